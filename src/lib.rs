@@ -1,1 +1,16 @@
-//! mysql-ha-agent
+//! mysql-ha-agent: a failover agent for MySQL replica sets.
+//!
+//! | module | holds | may use |
+//! | --- | --- | --- |
+//! | [`core`] | every decision, pure | std, serde derives |
+//! | [`zookeeper`] | the tree, the only user of the ZooKeeper client crate | core types |
+//! | [`mysql`] | probes and control, the only user of the MySQL client crate | core types |
+//! | [`host`] | the host: clock, process, systemd, state directory | core types |
+
+pub mod core;
+#[cfg(feature = "agent")]
+pub mod mysql;
+#[cfg(feature = "datasource")]
+pub mod zookeeper;
+#[cfg(feature = "agent")]
+pub mod host;

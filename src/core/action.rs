@@ -1,0 +1,180 @@
+//! What a decision asks the shell to do. Actions are data: the simulation executes the same ones.
+//!
+//! Each action belongs to one lane. A lane does one thing at a time, and what it changed is read back into the view
+//! before it counts as free again; an action that comes while its lane is busy is dropped, because the next step,
+//! which sees the result, will ask again if it still is right. Only [`Action::Fence`] has a lane to itself: it never
+//! queues behind anything.
+
+use std::time::Duration;
+
+use super::gtid::GtidSet;
+use super::reason::Reason;
+use super::records::{AgentRecord, HistoryRecord, Incident, Lease, Master, SwitchoverRequest, Topology, Vote};
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Make our server read-only now, with the whole ladder.
+    Fence(Reason),
+    /// Statements on our own server.
+    Mysql(MysqlAction),
+    /// A write to ZooKeeper, all operations or none.
+    Write(Write),
+    /// Stop the program and let nothing be changed (exit code 5).
+    Refuse(String),
+}
+
+/// What to do on MySQL servers (one at a time).
+#[derive(Debug, Clone, PartialEq)]
+pub enum MysqlAction {
+    /// Stop the IO thread, so that nothing more is received or acknowledged, and read back that it has stopped.
+    StopIo,
+    /// Start the applier alone, so that what was received is applied.
+    StartApplier,
+    /// Wait until `set` is executed, at the most `limit` (the step asks again).
+    WaitApplied {
+        /// What is to be executed.
+        set: GtidSet,
+        /// One try's limit.
+        limit: Duration,
+    },
+    /// Get `set` from a server that is not the primary: point the IO thread there with the applier running
+    /// (interleaving 15), wait until it is received, stop the IO thread.
+    Fetch {
+        /// `host:port` of the candidate that has it.
+        from: String,
+        /// What to get.
+        set: GtidSet,
+        /// One try's limit.
+        limit: Duration,
+    },
+    /// Follow the primary: nothing extra here (own set read before the primary's), re-point, start.
+    Follow {
+        /// `host:port` of the primary.
+        address: String,
+        /// Its UUID; another server at that address is refused.
+        server_uuid: String,
+    },
+    /// Take writes: end replication, clear read-only by a statement that carries the lease's end (interleaving 14).
+    Open {
+        /// The end of the lease less the fencing budget; past it the statement leaves the server read-only.
+        not_after: super::time::Moment,
+    },
+    /// Stop taking writes for a planned switch, within `limit`, or leave everything as it was.
+    Close {
+        /// How long read-only may take to come.
+        limit: Duration,
+    },
+    /// Make the old primary at `address` read-only over the network, within `limit`; failing is no fault.
+    FenceRemote {
+        /// `host:port`.
+        address: String,
+        /// Its UUID; another server at that address is left alone.
+        server_uuid: String,
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// Persist what makes a restart of mysqld come up read-only and with replication stopped.
+    PersistReadOnly,
+    /// Create the heartbeat table where it is missing (primary only).
+    CreateHeartbeatTable,
+    /// End the client connections of a server that has become read-only (`fencing.kill_connections`).
+    EndClientConnections,
+}
+
+/// A transaction on ZooKeeper.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// What it is for: names it in logs.
+    pub purpose: Purpose,
+    /// All or none.
+    pub ops: Vec<Op>,
+}
+
+/// What a write to ZooKeeper is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// First `topology` of a running replica set.
+    Adopt,
+    /// Nodes of our own dead predecessor made ours; the lease goes on.
+    TakeOver,
+    /// A lock in the race.
+    Vote,
+    /// Our lock removed.
+    Withdraw,
+    /// The transaction that makes us the holder of `master`.
+    Claim,
+    /// The open server named in `topology`.
+    Publish,
+    /// The lease given up by a holder proven read-only or dead.
+    Release,
+    /// A `master` node of ours that we cannot use removed.
+    DropStrayMaster,
+    /// Members or their states changed.
+    Members,
+    /// Progress of a planned switch.
+    Progress,
+    /// An incident.
+    Incident,
+    /// A finished role change.
+    History,
+}
+
+/// One operation of a transaction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// The node must exist with this version.
+    Check(Path, i32),
+    /// Create a node.
+    Create(Path, Record),
+    /// Replace a node's content; it must have this version.
+    Set(Path, Record, i32),
+    /// Delete a node; it must have this version.
+    Delete(Path, i32),
+}
+
+/// A node below `<root>/<cluster>`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Path {
+    /// `topology`
+    Topology,
+    /// `master`, ephemeral
+    Master,
+    /// `lease`
+    Lease,
+    /// `agents/<name>`, ephemeral
+    Agent(String),
+    /// `election/lock-<sequence>`
+    Lock(i64),
+    /// `election/lock-`, ephemeral sequential: for creating alone
+    NewLock,
+    /// `incidents/incident-`, persistent sequential: for creating alone
+    NewIncident,
+    /// `history/<epoch>`
+    History(u64),
+    /// `control/switchover`
+    Switchover,
+    /// `control/pause`
+    Pause,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    /// `topology`
+    Topology(Topology),
+    /// `master`
+    Master(Master),
+    /// `lease`
+    Lease(Lease),
+    /// `agents/<name>`
+    Agent(Box<AgentRecord>),
+    /// `election/lock-…`
+    Vote(Vote),
+    /// `incidents/…`
+    Incident(Incident),
+    /// `history/<epoch>`
+    History(Box<HistoryRecord>),
+    /// `control/switchover`
+    Switchover(SwitchoverRequest),
+}

@@ -1,0 +1,13 @@
+//! Every decision of the agent, as pure functions of what was observed.
+//!
+//! What lives here: the records of the tree in ZooKeeper ([`records`]), what an agent observes ([`view`]), what it can
+//! do ([`action`]), why ([`reason`]), and the step from the one to the other. What may not: clocks, I/O, async,
+//! logging, randomness, or any crate but `serde` (derives) and `thiserror`. Time is a [`time::Moment`] that is passed in. A test
+//! (`layers`) reads the sources and holds this rule.
+
+pub mod action;
+pub mod gtid;
+pub mod reason;
+pub mod records;
+pub mod time;
+pub mod view;

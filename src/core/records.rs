@@ -1,0 +1,409 @@
+//! What stands in ZooKeeper, as the contract (section 3) spells it: one definition for agents, verbs and clients.
+//!
+//! The types carry serde's derives and nothing else of it: their JSON form *is* the contract, and a second set of
+//! types for the core would only have to be kept equal by hand. Unknown fields are passed over, so that a newer
+//! agent may add some within the same `format`; a larger `format` is refused ([`Topology::FORMAT`]).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::gtid::GtidSet;
+use super::reason::Reason;
+use super::time::Wall;
+
+/// What a client may do with a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum MemberState {
+    /// The primary: reads and writes.
+    ReadWrite,
+    /// A replica that can be read from.
+    Read,
+    /// Takes writes but should not be read from.
+    Write,
+    /// Not available.
+    Na,
+}
+
+impl fmt::Display for MemberState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReadWrite => "READ_WRITE",
+            Self::Read => "READ",
+            Self::Write => "WRITE",
+            Self::Na => "NA",
+        })
+    }
+}
+
+/// A server of the cluster as clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// `host:port` at which clients and replicas reach it.
+    pub address: String,
+    /// `@@server_uuid`; a server that comes back with another one is another server.
+    pub server_uuid: String,
+    /// What clients may do with it.
+    pub state: MemberState,
+}
+
+/// The durability the operator asked for (`failover.durability`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DurabilityMode {
+    /// No acknowledged write may be lost: semi-sync, and a quorum of the sync set before a promotion.
+    Lossless,
+    /// Bounded and reported loss.
+    Async,
+}
+
+/// The durability in force, recorded before it takes effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Durability {
+    /// What the holder of `master` recorded; every candidate obeys this, not its own file.
+    pub mode: DurabilityMode,
+    /// `lossless` degraded to asynchronous: nothing may be promoted automatically.
+    #[serde(default)]
+    pub degraded: bool,
+    /// S: every server that can acknowledge a commit. Always a superset of those that do.
+    #[serde(default)]
+    pub sync: Vec<String>,
+    /// k: acknowledgements a commit waits for.
+    pub sync_replicas: u32,
+    /// A candidate lacking any of it is refused (interleaving 5).
+    #[serde(default)]
+    pub floor: GtidSet,
+}
+
+/// A planned switch under way: the old primary is read-only and has released its lease to `to`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// The operation id of the request.
+    pub operation: String,
+    /// The member the lease was released to.
+    pub to: String,
+    /// All that the old primary has executed; the target takes over when it has executed it too.
+    pub final_set: GtidSet,
+    /// How long the others hold back from a race, each on its own clock from first seeing this (interleaving 19).
+    pub hold_ms: u64,
+}
+
+/// `topology`: the truth for clients, always replaced whole by a versioned write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    /// Version of this layout.
+    pub format: u32,
+    /// The replica set's name.
+    pub cluster: String,
+    /// Grows by one with every promotion.
+    pub epoch: u64,
+    /// The server that takes writes; none while no server does.
+    pub primary: Option<String>,
+    /// When this state of roles began.
+    pub since: Wall,
+    /// Why the roles are as they are.
+    pub reason: Reason,
+    /// All servers of the cluster by agent name.
+    pub members: BTreeMap<String, Member>,
+    /// Who took writes last. With its data intact and no later epoch opened it needs no quorum (interleaving 13).
+    pub last_writer: Option<String>,
+    /// What protects acknowledged writes.
+    pub durability: Durability,
+    /// A planned switch under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
+}
+
+impl Topology {
+    /// The layout this program writes and the newest it understands.
+    pub const FORMAT: u32 = 1;
+}
+
+/// `master`: ephemeral node of the primary's agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Master {
+    /// The agent's name.
+    pub name: String,
+    /// The epoch it holds.
+    pub epoch: u64,
+    /// Where its server takes writes.
+    pub address: String,
+    /// Its server.
+    pub server_uuid: String,
+    /// The boot of its host (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+    /// The agent process, new at every start; a restarted agent knows its predecessor's nodes by name and boot.
+    pub instance: String,
+}
+
+/// `lease`: persistent, rewritten by every renewal. The lease is not the session (design, section 1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Who holds it.
+    pub name: String,
+    /// The epoch it holds it for.
+    pub epoch: u64,
+    /// Counts renewals.
+    pub sequence: u64,
+    /// T: how long the others wait after they first saw this version. Unit: milliseconds.
+    pub ttl_ms: u64,
+    /// Whether the holder has made its server writable (or is about to).
+    pub opened: bool,
+    /// What the primary has certainly executed *and* had acknowledged; a candidate lacking any of it has lost writes.
+    #[serde(default)]
+    pub watermark: GtidSet,
+    /// Given up in so many words by a holder that had opened and is proven read-only or dead: nobody needs to wait.
+    #[serde(default)]
+    pub released: bool,
+}
+
+/// `election/lock-<sequence>`: a candidate in the race, and its vote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vote {
+    /// The candidate.
+    pub name: String,
+    /// Executed and retrieved, read after its IO thread had stopped.
+    pub received: GtidSet,
+    /// `failover.priority`; 0 never leads.
+    pub priority: u32,
+    /// The version of `topology` under which it stopped; another version makes the vote stale (interleaving 3).
+    pub topology_version: i32,
+    /// The life of its server in which it received this (boot id and mysqld start; interleaving 7).
+    pub incarnation: String,
+    /// Whether its IO thread is stopped and so nothing more can be acknowledged by it.
+    pub frozen: bool,
+}
+
+/// One server as its agent saw it last, in `agents/<name>`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentRecord {
+    /// The agent's name.
+    pub name: String,
+    /// Where its server is reached.
+    pub address: String,
+    /// The boot of its host.
+    pub boot_id: String,
+    /// The agent process.
+    pub instance: String,
+    /// The program's version.
+    pub agent_version: String,
+    /// When this was observed.
+    pub at: Wall,
+    /// Room or data centre.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// `failover.priority`.
+    pub priority: u32,
+    /// Free text of the operator.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    /// What the agent takes its server for.
+    pub role: Role,
+    /// The row of the decision table in force.
+    pub row: String,
+    /// Why, as a code.
+    pub reason: Reason,
+    /// Why, in words.
+    pub detail: String,
+    /// What is known of the server; none before the first answer.
+    pub server: Option<ServerRecord>,
+}
+
+/// The part of an observation that others need.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRecord {
+    /// `@@server_uuid`.
+    pub server_uuid: String,
+    /// `@@server_id`.
+    pub server_id: u32,
+    /// `@@version`.
+    pub version: String,
+    /// Whether it answers its probes.
+    pub healthy: bool,
+    /// Neither `read_only` nor `super_read_only` nor `offline_mode` keeps clients from writing.
+    pub writable: bool,
+    /// `@@gtid_executed`.
+    pub executed: GtidSet,
+    /// Retrieved by the replication channel and perhaps not yet executed.
+    pub retrieved: GtidSet,
+    /// The server it replicates from; none where no replication is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceRecord>,
+    /// Age of the newest heartbeat it has applied; none when unknown (never zero instead). Unit: milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_ms: Option<u64>,
+    /// UUIDs of the replicas connected to it.
+    #[serde(default)]
+    pub replicas: Vec<String>,
+    /// What keeps a write from finishing though the server lives, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
+    /// Transactions that the primary does not have.
+    #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
+    pub errant: GtidSet,
+}
+
+/// A replica's view of its source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRecord {
+    /// `host:port` as configured.
+    pub address: String,
+    /// The source's UUID, once it has been connected to.
+    pub server_uuid: Option<String>,
+    /// The IO thread is running *and* connected.
+    pub io_running: bool,
+    /// The applier is running.
+    pub sql_running: bool,
+    /// The last error of either thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What an agent takes its own server for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Holds the lease and takes writes.
+    Primary,
+    /// Follows, or is about to.
+    Replica,
+    /// Not decided yet.
+    Unknown,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Primary => "primary",
+            Self::Replica => "replica",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// `incidents/incident-<sequence>`: what was noticed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incident {
+    /// When.
+    pub at: Wall,
+    /// What, as a code.
+    pub kind: Reason,
+    /// Whom it is about.
+    pub subject: String,
+    /// By whom.
+    pub noticed_by: String,
+    /// In words.
+    pub detail: String,
+}
+
+/// `history/<epoch>`: one role change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HistoryRecord {
+    /// The epoch that began.
+    pub epoch: u64,
+    /// When the new primary took writes.
+    pub at: Wall,
+    /// Why the role changed.
+    pub cause: Reason,
+    /// Who took writes before.
+    pub from: Option<String>,
+    /// Who takes them now.
+    pub to: String,
+    /// How long each phase took, in the order of [`Phases::NAMES`]. Unit: milliseconds.
+    pub phases: Phases,
+    /// What the winner had received when it led the race.
+    pub received: GtidSet,
+    /// What it had executed when it opened.
+    pub executed: GtidSet,
+    /// What of the old primary's last published watermark is missing here (`async` only).
+    #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
+    pub lost: GtidSet,
+}
+
+/// Durations of a role change's phases, each from the end of the one before. Unit: milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Phases {
+    /// From noticing the loss (or from the old primary's read-only) to leading the race with enough votes.
+    pub raced: f64,
+    /// Fetching and applying what was received.
+    pub caught_up: f64,
+    /// The transaction that makes it the holder of `master`.
+    pub claimed: f64,
+    /// Waiting until the old lease could not be in use any more.
+    pub waited: f64,
+    /// Making the server writable.
+    pub promoted: f64,
+    /// Naming it in `topology`.
+    pub published: f64,
+}
+
+impl Phases {
+    /// Names and values in their order in time.
+    #[must_use]
+    pub fn in_order(&self) -> [(&'static str, f64); 6] {
+        [
+            ("raced", self.raced),
+            ("caught_up", self.caught_up),
+            ("claimed", self.claimed),
+            ("waited", self.waited),
+            ("promoted", self.promoted),
+            ("published", self.published),
+        ]
+    }
+
+    /// The whole change.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.in_order().iter().map(|(_, ms)| ms).sum()
+    }
+}
+
+/// How far a requested switch has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Progress {
+    /// Written by `promote`; nothing touched yet.
+    Requested,
+    /// The primary has become read-only and released its lease.
+    Released,
+    /// The target takes writes.
+    Done,
+    /// Refused before anything was touched.
+    Refused,
+    /// Tried and undone: the old primary takes writes again.
+    Undone,
+}
+
+/// `control/switchover`: a request for a planned switch. Void when the epoch has moved (interleaving 19).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchoverRequest {
+    /// Names this request; a new one for each.
+    pub operation: String,
+    /// The epoch it is meant for.
+    pub epoch: u64,
+    /// The primary it takes the role from.
+    pub from: String,
+    /// The member it gives the role to.
+    pub to: String,
+    /// The whole switch's limit, counted by the primary's agent from first seeing the request. Unit: milliseconds.
+    pub timeout_ms: u64,
+    /// When it was asked for.
+    pub at: Wall,
+    /// How far it has come.
+    pub progress: Progress,
+    /// Why it was refused or undone, in words.
+    #[serde(default)]
+    pub detail: String,
+}
+
+/// `control/pause`: no automatic role change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// When it was asked for.
+    pub at: Wall,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+}

@@ -1,0 +1,305 @@
+//! What an agent has observed: everything a decision may look at, with its age. Filled by the shell.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::gtid::GtidSet;
+use super::records::{AgentRecord, DurabilityMode, Lease, Master, Pause, SwitchoverRequest, Topology, Vote};
+use super::time::{Moment, Wall};
+
+/// All that one step may look at.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Who we are and what the operator asked for.
+    pub own: Own,
+    /// ZooKeeper as last seen.
+    pub ensemble: Ensemble,
+    /// Our server as last seen.
+    pub server: Server,
+    /// Our lease as the renewals left it.
+    pub held: Option<Held>,
+    /// For records that people read; never compared.
+    pub wall: Wall,
+}
+
+/// Identity and policy, from the configuration and the host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Own {
+    /// `cluster`.
+    pub cluster: String,
+    /// `name`.
+    pub name: String,
+    /// `mysql.advertise`.
+    pub address: String,
+    /// `zone`.
+    pub zone: Option<String>,
+    /// `tags`.
+    pub tags: BTreeMap<String, String>,
+    /// The boot of this host.
+    pub boot_id: String,
+    /// This agent process; new at every start.
+    pub instance: String,
+    /// The program's version.
+    pub agent_version: String,
+    /// `failover.priority`.
+    pub priority: u32,
+    /// `failover.durability`.
+    pub durability: DurabilityMode,
+    /// `failover.sync_replicas`.
+    pub sync_replicas: u32,
+    /// `failover.max_lag`.
+    pub max_lag: Duration,
+    /// `failover.catch_up_timeout`.
+    pub catch_up_timeout: Duration,
+    /// `zookeeper.renew_interval`.
+    pub renew_interval: Duration,
+    /// `zookeeper.op_timeout`.
+    pub op_timeout: Duration,
+    /// `fencing.budget`.
+    pub fencing_budget: Duration,
+}
+
+/// ZooKeeper as last seen.
+#[derive(Debug, Clone, Default)]
+pub struct Ensemble {
+    /// The session and since when it is in this state.
+    pub session: Session,
+    /// Everything below was read in the present connection. Until then nothing below may be acted on.
+    pub complete: bool,
+    /// `topology`.
+    pub topology: Node<Topology>,
+    /// `master`.
+    pub master: Node<Master>,
+    /// `lease`.
+    pub lease: Node<Lease>,
+    /// `agents/*` by name.
+    pub agents: BTreeMap<String, Seen<AgentRecord>>,
+    /// `election/lock-*` by sequence.
+    pub locks: BTreeMap<i64, Seen<Vote>>,
+    /// `control/switchover`.
+    pub switchover: Node<SwitchoverRequest>,
+    /// `control/pause`.
+    pub pause: Node<Pause>,
+}
+
+/// The state of the ZooKeeper session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Session {
+    /// Connected since then.
+    Connected {
+        /// Since when without a break.
+        since: Moment,
+        /// T, as the ensemble granted it.
+        granted: Duration,
+        /// The session's id: the owner of our ephemeral nodes.
+        id: i64,
+    },
+    /// Not connected since then.
+    Lost {
+        /// Since when.
+        since: Moment,
+    },
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Session::Lost { since: Moment(0) }
+    }
+}
+
+/// A node that may be absent or hold what cannot be read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Node<T> {
+    /// No such node (or not read yet: see [`Ensemble::complete`]).
+    #[default]
+    Absent,
+    /// Read.
+    Here(Seen<T>),
+    /// There, and no valid record.
+    Unreadable {
+        /// What is wrong with it.
+        why: String,
+        /// Its version.
+        version: i32,
+    },
+}
+
+impl<T> Node<T> {
+    /// The record with its versions, where it could be read.
+    #[must_use]
+    pub fn here(&self) -> Option<&Seen<T>> {
+        match self {
+            Node::Here(seen) => Some(seen),
+            _ => None,
+        }
+    }
+
+    /// The record alone.
+    #[must_use]
+    pub fn record(&self) -> Option<&T> {
+        self.here().map(|seen| &seen.record)
+    }
+}
+
+/// A record as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen<T> {
+    /// The record.
+    pub record: T,
+    /// The node's data version, for versioned writes.
+    pub version: i32,
+    /// The session that owns an ephemeral node; 0 for a persistent one.
+    pub owner: i64,
+    /// The transaction that created the node: tells a node created anew from the one seen before.
+    pub created: i64,
+    /// When this version was first seen here. Waiting for a lease counts from this.
+    pub first_seen: Moment,
+}
+
+/// Our own server as last seen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Server {
+    /// What the probes say.
+    pub health: Health,
+    /// The process behind the socket.
+    pub process: Process,
+    /// The last complete reading, and when it was asked for.
+    pub facts: Option<(ServerFacts, Moment)>,
+    /// What the last `Follow` found that the primary does not have.
+    pub errant: GtidSet,
+    /// A server this agent cannot manage, in words (MariaDB, Group Replication, `gtid_mode` not ON).
+    pub unsupported: Option<String>,
+}
+
+/// What the probes say of our server (made by [`super::health`]).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Health {
+    /// No probe has come to an end yet.
+    #[default]
+    Unknown,
+    /// Answers.
+    Healthy,
+    /// Lives, but a write does not finish for a reason that is not its fault.
+    Blocked {
+        /// Which, in words.
+        by: String,
+    },
+    /// Reported and left alone: a refused password, all connections taken. No reason to switch.
+    Unreachable {
+        /// Why, in words.
+        why: String,
+    },
+    /// Failed for longer than its retries allow, or not yet back for `recover_after` successes.
+    Failed {
+        /// Since when.
+        since: Moment,
+        /// Why, in words.
+        why: String,
+    },
+}
+
+/// The mysqld process behind the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Process {
+    /// Not known (TCP to another host, or never connected).
+    #[default]
+    Unknown,
+    /// Alive as far as is known.
+    Alive,
+    /// Certainly gone: the process has exited and no other has answered since.
+    Exited {
+        /// Since when.
+        at: Moment,
+    },
+}
+
+/// One complete reading of our server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerFacts {
+    /// `@@server_uuid`.
+    pub server_uuid: String,
+    /// `@@server_id`.
+    pub server_id: u32,
+    /// `@@version`.
+    pub version: String,
+    /// `@@read_only`.
+    pub read_only: bool,
+    /// `@@super_read_only`.
+    pub super_read_only: bool,
+    /// `@@offline_mode`.
+    pub offline_mode: bool,
+    /// `super_read_only` and `skip_replica_start` persisted, so that a restart comes up read-only and stopped.
+    pub persisted_read_only: bool,
+    /// `@@gtid_executed`.
+    pub executed: GtidSet,
+    /// The default replication channel, where one is configured.
+    pub channel: Option<Channel>,
+    /// UUIDs of connected replicas.
+    pub replicas: Vec<String>,
+    /// The life of this server: boot id and mysqld's start.
+    pub incarnation: String,
+    /// Age of the newest heartbeat seen in the table; none when unknown.
+    pub heartbeat_age: Option<Duration>,
+    /// Whether the heartbeat table is there.
+    pub heartbeat_table: bool,
+}
+
+impl ServerFacts {
+    /// Whether a client without special privileges could write.
+    #[must_use]
+    pub fn writable(&self) -> bool {
+        !self.super_read_only && !self.offline_mode
+    }
+
+    /// Executed and retrieved together: what this server cannot lose any more.
+    #[must_use]
+    pub fn received(&self) -> GtidSet {
+        match &self.channel {
+            Some(channel) => self.executed.union(&channel.retrieved),
+            None => self.executed.clone(),
+        }
+    }
+}
+
+/// A replication channel as `SHOW REPLICA STATUS` gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Channel {
+    /// `Source_Host:Source_Port`.
+    pub source: String,
+    /// `Source_UUID`, empty until it was connected once.
+    pub source_uuid: String,
+    /// `Replica_IO_Running`.
+    pub io: IoThread,
+    /// `Replica_SQL_Running`.
+    pub sql_running: bool,
+    /// `Retrieved_Gtid_Set`.
+    pub retrieved: GtidSet,
+    /// `Auto_Position`.
+    pub auto_position: bool,
+    /// `Last_IO_Error`, empty for none.
+    pub io_error: String,
+    /// `Last_SQL_Error`, empty for none.
+    pub sql_error: String,
+}
+
+/// `Replica_IO_Running`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoThread {
+    /// Running and connected.
+    Yes,
+    /// Tries to connect.
+    Connecting,
+    /// Stopped.
+    No,
+}
+
+/// Our own lease, as the renewals left it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    /// The epoch it was taken for.
+    pub epoch: u64,
+    /// sent(last acknowledged renewal) + T − drift. The server must be read-only by then.
+    pub until: Moment,
+    /// The record says `opened`, acknowledged by the ensemble.
+    pub opened: bool,
+}
