@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(set("A:1-3:4-5:5-9"), set("A:1-9"));
         assert_eq!(set("A:1-3:tag:1-5:7"), set("A:1-3").union(&set("A:tag:1-5:7")));
         assert!(set("").is_empty());
-        assert_eq!(set("3E11FA47-71CA-11E1-9E33-C80AA9429562:1"), set("A:1"));
+        assert_eq!(format!("{}:1", A.to_ascii_uppercase()).parse::<GtidSet>().unwrap(), set("A:1"));
     }
 
     #[test]
