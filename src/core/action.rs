@@ -82,6 +82,43 @@ pub enum MysqlAction {
     EndClientConnections,
 }
 
+/// Which action on MySQL, without its particulars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // each is documented at its action
+pub enum MysqlKind {
+    StopIo,
+    StartApplier,
+    WaitApplied,
+    Fetch,
+    Follow,
+    Open,
+    Close,
+    FenceRemote,
+    PersistReadOnly,
+    CreateHeartbeatTable,
+    EndClientConnections,
+}
+
+impl MysqlAction {
+    /// Which action this is.
+    #[must_use]
+    pub fn kind(&self) -> MysqlKind {
+        match self {
+            Self::StopIo => MysqlKind::StopIo,
+            Self::StartApplier => MysqlKind::StartApplier,
+            Self::WaitApplied { .. } => MysqlKind::WaitApplied,
+            Self::Fetch { .. } => MysqlKind::Fetch,
+            Self::Follow { .. } => MysqlKind::Follow,
+            Self::Open { .. } => MysqlKind::Open,
+            Self::Close { .. } => MysqlKind::Close,
+            Self::FenceRemote { .. } => MysqlKind::FenceRemote,
+            Self::PersistReadOnly => MysqlKind::PersistReadOnly,
+            Self::CreateHeartbeatTable => MysqlKind::CreateHeartbeatTable,
+            Self::EndClientConnections => MysqlKind::EndClientConnections,
+        }
+    }
+}
+
 /// A transaction on ZooKeeper.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {

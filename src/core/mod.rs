@@ -6,8 +6,15 @@
 //! (`layers`) reads the sources and holds this rule.
 
 pub mod action;
+pub mod case;
+pub mod changes;
+pub mod election;
 pub mod gtid;
+pub mod memory;
+pub mod outcome;
 pub mod reason;
 pub mod records;
+pub mod rows;
+pub mod table;
 pub mod time;
 pub mod view;

@@ -117,7 +117,9 @@ reasons! {
     Diverged = "diverged",
     /// A write hangs though the server lives (missing acknowledgement, backup lock).
     Blocked = "blocked",
-    /// A recorded primary that has to prove itself first.
+    /// The primary was made read-only by hand.
+    ReadOnlyByHand = "read_only_by_hand",
+    /// This server is not recorded in `topology`.
     NotMember = "not_member",
     /// The replica's threads do not run although they should.
     ReplicationBroken = "replication_broken",

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::action::MysqlKind;
 use super::gtid::GtidSet;
+use super::reason::Reason;
 use super::records::{AgentRecord, DurabilityMode, Lease, Master, Pause, SwitchoverRequest, Topology, Vote};
 use super::time::{Moment, Wall};
 
@@ -57,6 +59,13 @@ pub struct Own {
     pub op_timeout: Duration,
     /// `fencing.budget`.
     pub fencing_budget: Duration,
+    /// `fencing.kill_connections`.
+    pub kill_connections: bool,
+    /// `heartbeat.interval`.
+    pub heartbeat_interval: Duration,
+    /// This server was under our care before (a marker in `state_dir`): writable without a lease is then a fault
+    /// even while ZooKeeper cannot be asked.
+    pub managed: bool,
 }
 
 /// ZooKeeper as last seen.
@@ -169,6 +178,22 @@ pub struct Server {
     pub errant: GtidSet,
     /// A server this agent cannot manage, in words (MariaDB, Group Replication, `gtid_mode` not ON).
     pub unsupported: Option<String>,
+    /// We made it read-only (this process or its predecessor); without this a read-only primary was set by hand
+    /// (interleaving 13).
+    pub fenced: Option<Reason>,
+    /// The last action on MySQL that failed, until one succeeds.
+    pub failure: Option<Failure>,
+}
+
+/// An action on MySQL that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Its kind.
+    pub kind: MysqlKind,
+    /// Why, in words.
+    pub why: String,
+    /// When.
+    pub at: Moment,
 }
 
 /// What the probes say of our server (made by [`super::health`]).
@@ -302,4 +327,6 @@ pub struct Held {
     pub until: Moment,
     /// The record says `opened`, acknowledged by the ensemble.
     pub opened: bool,
+    /// Read from the file our predecessor left; no transaction of this process has confirmed it yet.
+    pub inherited: bool,
 }

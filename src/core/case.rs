@@ -1,0 +1,166 @@
+//! What a step derives from a view before it decides: named once, so that the rows read like the rules they are.
+
+use std::time::Duration;
+
+use super::records::{AgentRecord, Lease, Master, Member, Topology};
+use super::time::Moment;
+use super::view::{Health, Held, Process, Seen, ServerFacts, Session, View};
+
+/// A view at a moment, with the questions that rows ask.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// What was observed.
+    pub view: &'a View,
+    /// Now.
+    pub now: Moment,
+}
+
+impl<'a> Case<'a> {
+    /// Our name.
+    #[must_use]
+    pub fn me(&self) -> &'a str {
+        &self.view.own.name
+    }
+
+    /// Since when we are connected with everything read, and the granted T.
+    #[must_use]
+    pub fn connected(&self) -> Option<(Moment, Duration)> {
+        match self.view.ensemble.session {
+            Session::Connected { since, granted, .. } if self.view.ensemble.complete => Some((since, granted)),
+            _ => None,
+        }
+    }
+
+    fn session_id(&self) -> Option<i64> {
+        match self.view.ensemble.session {
+            Session::Connected { id, .. } => Some(id),
+            Session::Lost { .. } => None,
+        }
+    }
+
+    /// `topology`.
+    #[must_use]
+    pub fn topology(&self) -> Option<&'a Seen<Topology>> {
+        self.view.ensemble.topology.here()
+    }
+
+    /// Our entry in `topology`: same name *and* same server.
+    #[must_use]
+    pub fn member(&self) -> Option<&'a Member> {
+        let member = self.topology()?.record.members.get(self.me())?;
+        match self.facts() {
+            Some(facts) if facts.server_uuid != member.server_uuid => None,
+            _ => Some(member),
+        }
+    }
+
+    /// The last reading of our server.
+    #[must_use]
+    pub fn facts(&self) -> Option<&'a ServerFacts> {
+        self.view.server.facts.as_ref().map(|(facts, _)| facts)
+    }
+
+    /// When that reading was asked for.
+    #[must_use]
+    pub fn facts_at(&self) -> Option<Moment> {
+        self.view.server.facts.as_ref().map(|(_, at)| *at)
+    }
+
+    /// The process behind the socket has certainly exited.
+    #[must_use]
+    pub fn exited(&self) -> bool {
+        matches!(self.view.server.process, Process::Exited { .. })
+    }
+
+    /// Clients can write to our server, as far as is known.
+    #[must_use]
+    pub fn writable(&self) -> bool {
+        !self.exited() && self.facts().is_some_and(ServerFacts::writable)
+    }
+
+    /// Our server answers.
+    #[must_use]
+    pub fn healthy(&self) -> bool {
+        matches!(self.view.server.health, Health::Healthy | Health::Blocked { .. }) && self.facts().is_some() && !self.exited()
+    }
+
+    /// Our lease, while it can still be used: from `until − fencing.budget` on the server is being fenced.
+    #[must_use]
+    pub fn lease(&self) -> Option<&'a Held> {
+        self.view.held.as_ref().filter(|held| self.now + self.view.own.fencing_budget < held.until)
+    }
+
+    /// Whether our server may take writes at this moment.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        self.lease().is_some_and(|held| {
+            held.opened && self.topology().is_none_or(|topology| topology.record.epoch == held.epoch)
+        })
+    }
+
+    /// `master`, where it belongs to our own session.
+    #[must_use]
+    pub fn own_master(&self) -> Option<&'a Seen<Master>> {
+        let master = self.view.ensemble.master.here()?;
+        (master.record.name == self.me() && Some(master.owner) == self.session_id()).then_some(master)
+    }
+
+    /// `master`, where a dead predecessor of ours on this boot of this host left it.
+    #[must_use]
+    pub fn predecessors_master(&self) -> Option<&'a Seen<Master>> {
+        let own = &self.view.own;
+        let master = self.view.ensemble.master.here()?;
+        let record = &master.record;
+        let ours = record.name == own.name && record.boot_id == own.boot_id && Some(master.owner) != self.session_id();
+        ours.then_some(master)
+    }
+
+    /// `master`, where another agent holds it.
+    #[must_use]
+    pub fn others_master(&self) -> Option<&'a Seen<Master>> {
+        self.view.ensemble.master.here().filter(|master| master.record.name != self.me())
+    }
+
+    /// `lease`.
+    #[must_use]
+    pub fn lease_node(&self) -> Option<&'a Seen<Lease>> {
+        self.view.ensemble.lease.here()
+    }
+
+    /// When the lease as it stands in ZooKeeper cannot be in use any more: T since this version was first seen here,
+    /// and at once where it was released in so many words.
+    #[must_use]
+    pub fn lease_over_at(&self) -> Moment {
+        match self.lease_node() {
+            Some(lease) if lease.record.released => lease.first_seen,
+            Some(lease) => lease.first_seen + Duration::from_millis(lease.record.ttl_ms),
+            None => Moment(0),
+        }
+    }
+
+    /// The other agents that are present.
+    pub fn others(&self) -> impl Iterator<Item = &'a AgentRecord> {
+        let me = self.me();
+        self.view.ensemble.agents.values().map(|seen| &seen.record).filter(move |agent| agent.name != me)
+    }
+
+    /// The record of one agent.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<&'a AgentRecord> {
+        self.view.ensemble.agents.get(name).map(|seen| &seen.record)
+    }
+
+    /// Our locks in the race, lowest first, with their versions.
+    pub fn own_locks(&self) -> impl Iterator<Item = (i64, &'a Seen<super::records::Vote>)> {
+        let me = self.me();
+        self.view.ensemble.locks.iter().filter(move |(_, lock)| lock.record.name == me).map(|(sequence, lock)| (*sequence, lock))
+    }
+
+    /// Whether another agent's healthy replica could take over.
+    #[must_use]
+    pub fn somebody_could_take_over(&self) -> bool {
+        self.others().any(|agent| {
+            agent.priority > 0 && agent.server.as_ref().is_some_and(|server| server.healthy && server.errant.is_empty())
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! How `topology` changes: each function gives the whole next record. Nothing else builds one.
+
+use std::collections::BTreeMap;
+
+use super::case::Case;
+use super::gtid::GtidSet;
+use super::reason::Reason;
+use super::records::{AgentRecord, Durability, DurabilityMode, Handover, Member, MemberState, Topology};
+
+/// The first record of a running replica set: we are the primary, the agents that follow us are its replicas.
+#[must_use]
+pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
+    let own = &case.view.own;
+    let facts = case.facts()?;
+    let mut members: BTreeMap<String, Member> = case
+        .others()
+        .filter_map(|agent| Some((agent.name.clone(), replica_member(agent, &facts.server_uuid)?)))
+        .collect();
+    members.insert(own.name.clone(), own_member(case, MemberState::ReadWrite)?);
+    let mut topology = Topology {
+        format: Topology::FORMAT,
+        cluster: own.cluster.clone(),
+        epoch: 1,
+        primary: Some(own.name.clone()),
+        since: case.view.wall.clone(),
+        reason,
+        members,
+        last_writer: Some(own.name.clone()),
+        durability: Durability {
+            mode: own.durability,
+            degraded: false,
+            sync: Vec::new(),
+            sync_replicas: own.sync_replicas,
+            floor: GtidSet::new(),
+        },
+        handover: None,
+    };
+    record_sync_set(&mut topology, &own.name);
+    Some(topology)
+}
+
+/// The primary is lost or has given up: nobody takes writes. S, floor and last writer stay as they are.
+#[must_use]
+pub fn without_primary(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology {
+    let mut next = topology.clone();
+    if let Some(lost) = next.primary.take().and_then(|name| next.members.get_mut(&name)) {
+        lost.state = MemberState::Na;
+    }
+    next.since = case.view.wall.clone();
+    next.reason = reason;
+    next.handover = None;
+    next
+}
+
+/// The primary has become read-only for a planned switch and hands over.
+#[must_use]
+pub fn handed_over(topology: &Topology, case: &Case<'_>, handover: Handover) -> Topology {
+    let mut next = without_primary(topology, case, Reason::Switchover);
+    if let Some(own) = next.members.get_mut(case.me()) {
+        own.state = MemberState::Read;
+    }
+    next.handover = Some(handover);
+    next
+}
+
+/// We hold `master` of the next epoch and do not take writes yet. The last writer stays: until we open, the old
+/// one may still be the only server with all writes (interleaving 13).
+#[must_use]
+pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology {
+    let mut next = topology.clone();
+    next.epoch += 1;
+    next.primary = None;
+    next.since = case.view.wall.clone();
+    next.reason = reason;
+    next.handover = None;
+    if let Some(facts) = case.facts() {
+        // What the winner holds is the least that any later candidate must hold (interleaving 5).
+        next.durability.floor = facts.executed.clone();
+    }
+    next
+}
+
+/// Our server takes writes.
+#[must_use]
+pub fn published(topology: &Topology, case: &Case<'_>) -> Topology {
+    let mut next = topology.clone();
+    next.primary = Some(case.me().to_owned());
+    next.last_writer = next.primary.clone();
+    next.since = case.view.wall.clone();
+    next.members = members_now(topology, case);
+    record_sync_set(&mut next, case.me());
+    next
+}
+
+/// Members and their states as the primary sees them; none where nothing changed.
+#[must_use]
+pub fn members_changed(topology: &Topology, case: &Case<'_>) -> Option<Topology> {
+    let mut next = topology.clone();
+    next.members = members_now(topology, case);
+    record_sync_set(&mut next, case.me());
+    (next != *topology).then_some(next)
+}
+
+fn members_now(topology: &Topology, case: &Case<'_>) -> BTreeMap<String, Member> {
+    let mut members = topology.members.clone();
+    let Some(own) = own_member(case, MemberState::ReadWrite) else { return members };
+    let own_uuid = own.server_uuid.clone();
+    for (name, member) in &mut members {
+        // An agent that is gone says nothing of its server any more.
+        member.state = match case.agent(name) {
+            Some(agent) if follows(agent, &own_uuid) => MemberState::Read,
+            _ => MemberState::Na,
+        };
+    }
+    for agent in case.others().filter(|agent| follows(agent, &own_uuid)) {
+        if let Some(member) = replica_member(agent, &own_uuid) {
+            members.insert(agent.name.clone(), member);
+        }
+    }
+    members.insert(case.me().to_owned(), own);
+    members
+}
+
+/// Whether an agent's server replicates from the server with this UUID and can be read from.
+#[must_use]
+pub fn follows(agent: &AgentRecord, primary_uuid: &str) -> bool {
+    agent.server.as_ref().is_some_and(|server| {
+        server.healthy
+            && server.errant.is_empty()
+            && !server.writable
+            && server.source.as_ref().is_some_and(|source| source.server_uuid.as_deref() == Some(primary_uuid) && source.sql_running)
+    })
+}
+
+fn replica_member(agent: &AgentRecord, primary_uuid: &str) -> Option<Member> {
+    let server = agent.server.as_ref()?;
+    let state = if follows(agent, primary_uuid) { MemberState::Read } else { MemberState::Na };
+    Some(Member { address: agent.address.clone(), server_uuid: server.server_uuid.clone(), state })
+}
+
+fn own_member(case: &Case<'_>, state: MemberState) -> Option<Member> {
+    let facts = case.facts()?;
+    Some(Member { address: case.view.own.address.clone(), server_uuid: facts.server_uuid.clone(), state })
+}
+
+/// S: every server that could acknowledge. Until single members are switched by the agents this is every other
+/// member, whatever its state: a superset is safe, a subset is not.
+fn record_sync_set(topology: &mut Topology, primary: &str) {
+    topology.durability.sync = match topology.durability.mode {
+        DurabilityMode::Lossless => topology.members.keys().filter(|name| *name != primary).cloned().collect(),
+        DurabilityMode::Async => Vec::new(),
+    };
+}

@@ -1,0 +1,120 @@
+//! What the core remembers between two steps: operations that take several of them.
+//!
+//! Everything here can be lost (a restarted agent starts with none of it) without danger: what safety needs is read
+//! from ZooKeeper and the server each time. Memory only makes the way shorter and measures it.
+
+use super::gtid::GtidSet;
+use super::reason::Reason;
+use super::records::Phases;
+use super::time::Moment;
+
+/// The memory of one agent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Memory {
+    /// A race this agent takes part in.
+    pub race: Option<Race>,
+    /// A promotion that has claimed `master` and not been finished.
+    pub promotion: Option<Promotion>,
+    /// A planned switch that this primary carries out.
+    pub switch: Option<Switch>,
+    /// The life of the server that this agent opened or found open: a read-only primary of the same life that we
+    /// did not fence was made read-only by hand.
+    pub opened_incarnation: Option<String>,
+    /// The last time this agent asked to follow: whom, in which life of the server, when.
+    pub follow: Option<FollowAttempt>,
+    /// Incidents already written, so that a lasting condition is recorded once.
+    pub noted: Vec<(Reason, i32)>,
+}
+
+/// A race for `master`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Race {
+    /// When this agent noticed that there is no primary.
+    pub noticed: Moment,
+    /// What it noticed.
+    pub cause: Reason,
+    /// Who took writes before.
+    pub from: Option<String>,
+    /// When it led with enough votes.
+    pub led: Option<Moment>,
+    /// What it had received then.
+    pub received: GtidSet,
+    /// When it had applied everything.
+    pub caught_up: Option<Moment>,
+    /// The latest claim: when it was asked for and until when the lease it replaces may be in use.
+    pub claim: Option<Claim>,
+    /// It went to the end of the queue once.
+    pub requeued: bool,
+}
+
+/// A claim that was asked for. The transaction names the exact version of `lease` it replaces, so if it succeeds,
+/// the wait computed from that version is the right one; a later attempt replaces a later version and waits longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// When it was asked for.
+    pub at: Moment,
+    /// Until when the replaced lease may be in use; past for a released one.
+    pub wait_until: Moment,
+}
+
+/// A promotion under way or just finished.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Promotion {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Why.
+    pub cause: Reason,
+    /// Who took writes before.
+    pub from: Option<String>,
+    /// What this server had received when it led.
+    pub received: GtidSet,
+    /// The server stays read-only until then.
+    pub wait_until: Moment,
+    /// The end of the last finished phase.
+    pub last: Moment,
+    /// Durations so far.
+    pub phases: Phases,
+    /// Whether the old primary has been fenced over the network, or tried to.
+    pub remote_fence_tried: bool,
+    /// Which phases have ended.
+    pub reached: Reached,
+}
+
+/// How far a promotion has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reached {
+    /// `master` is ours.
+    Claimed,
+    /// The old lease cannot be in use any more.
+    Waited,
+    /// The server takes writes.
+    Opened,
+}
+
+/// A planned switch, as the primary that gives its role away.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Switch {
+    /// The request's operation id.
+    pub operation: String,
+    /// To whom.
+    pub to: String,
+    /// When it was first seen.
+    pub started: Moment,
+    /// Past this everything is undone.
+    pub deadline: Moment,
+    /// When the server was asked to become read-only.
+    pub closing: Option<Moment>,
+    /// Client connections were ended afterwards.
+    pub clients_ended: bool,
+}
+
+/// An attempt to follow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FollowAttempt {
+    /// Whom.
+    pub source: String,
+    /// In which life of the server.
+    pub incarnation: String,
+    /// When.
+    pub at: Moment,
+}

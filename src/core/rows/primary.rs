@@ -1,0 +1,343 @@
+//! We hold `master` and the lease of the present epoch: finish a promotion, keep the role, or give it up.
+
+use std::time::Duration;
+
+use super::adoption::{own_lease, own_master};
+use crate::core::action::{Action, MysqlAction, Op, Path, Purpose, Record};
+use crate::core::case::Case;
+use crate::core::changes;
+use crate::core::memory::{Memory, Promotion, Reached};
+use crate::core::outcome::Outcome;
+use crate::core::reason::Reason;
+use crate::core::records::{HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology};
+use crate::core::time::Moment;
+use crate::core::view::{Health, Held, Seen};
+
+/// The nodes of our dead predecessor: the role goes on where it stopped.
+pub fn take_over(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    let master = case.predecessors_master()?;
+    let topology = case.topology()?;
+    let lease = case.lease_node()?;
+    let ours = lease.record.name == case.me() && lease.record.epoch == topology.record.epoch && !lease.record.released;
+    if !ours || master.record.epoch != topology.record.epoch || case.now >= case.lease_over_at() {
+        return None;
+    }
+    let mut next = lease.record.clone();
+    next.sequence += 1;
+    Some(
+        Outcome::wait(Role::Primary, Reason::AgentRestarted, "takes over the lease of this agent's last process")
+            .write(
+                Purpose::TakeOver,
+                vec![
+                    // The version of topology says that no other epoch has begun; that of the lease, that nobody renewed it.
+                    Op::Check(Path::Topology, topology.version),
+                    Op::Delete(Path::Master, master.version),
+                    Op::Create(Path::Master, Record::Master(own_master(case, topology.record.epoch)?)),
+                    Op::Set(Path::Lease, Record::Lease(next), lease.version),
+                ],
+            )
+            .urgent(),
+    )
+}
+
+/// The case of a primary: our `master`, our lease, the present epoch.
+fn holder<'a>(case: &Case<'a>) -> Option<(&'a Seen<Topology>, &'a Held)> {
+    let topology = case.topology()?;
+    let held = case.view.held.as_ref()?;
+    let ours = case.own_master()?.record.epoch == topology.record.epoch && held.epoch == topology.record.epoch;
+    ours.then_some((topology, held))
+}
+
+fn is_published(case: &Case<'_>, topology: &Topology) -> bool {
+    topology.primary.as_deref() == Some(case.me())
+}
+
+/// The holder of `master` is read-only because an operator wants it so.
+fn kept_read_only(topology: &Topology) -> bool {
+    topology.primary.is_none() && topology.reason == Reason::ReadOnlyByHand
+}
+
+/// mysqld is gone: proven dead, so the role can pass on at once.
+pub fn mysqld_exited(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, held) = holder(case)?;
+    let failed = matches!(case.view.server.health, Health::Failed { .. });
+    if !case.exited() || !failed {
+        return None;
+    }
+    memory.promotion = None;
+    // A restart of mysqld would come up writable where read-only is not persisted: then the lease has to run out,
+    // and the writer is fenced when it is back.
+    let proven = held.opened && case.facts().is_some_and(|facts| facts.persisted_read_only);
+    let outcome = Outcome::wait(Role::Replica, Reason::MysqlDown, "mysqld has exited: giving the lease up");
+    Some(outcome.write(Purpose::Release, release_ops(case, topology, Reason::MysqlDown, proven)?).urgent())
+}
+
+/// mysqld lives and does not answer: it is fenced (at the last by SIGKILL), and the role passes on once that is proven.
+pub fn mysqld_silent(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, held) = holder(case)?;
+    let Health::Failed { since, why } = &case.view.server.health else { return None };
+    let read_only_since = case.facts_at().is_some_and(|at| at > *since) && !case.writable();
+    if read_only_since {
+        memory.promotion = None;
+        let outcome = Outcome::wait(Role::Replica, Reason::MysqlSilent, format!("{why}; read-only now: giving the lease up"));
+        return Some(outcome.write(Purpose::Release, release_ops(case, topology, Reason::MysqlSilent, held.opened)?).urgent());
+    }
+    if !case.somebody_could_take_over() {
+        let text = format!("{why}; no other healthy server could take over, so it is left as it is");
+        return Some(Outcome::wait(Role::Primary, Reason::MysqlSilent, text));
+    }
+    let text = format!("{why}: making sure that it takes no writes");
+    Some(Outcome::wait(Role::Primary, Reason::MysqlSilent, text).act(Action::Fence(Reason::MysqlSilent)).urgent())
+}
+
+/// Gives the role up. `proven` says that this server had opened and is certainly read-only or dead (interleaving 2).
+pub(super) fn release_ops(case: &Case<'_>, topology: &Seen<Topology>, reason: Reason, proven: bool) -> Option<Vec<Op>> {
+    let master = case.own_master()?;
+    let next = changes::without_primary(&topology.record, case, reason);
+    let mut ops = vec![
+        Op::Set(Path::Topology, Record::Topology(next), topology.version),
+        Op::Delete(Path::Master, master.version),
+    ];
+    if proven {
+        ops.push(released_lease(case)?);
+    }
+    Some(ops)
+}
+
+/// The lease, given up in so many words. Its version is the keeper's, not the view's: a renewal may be under way.
+pub(super) fn released_lease(case: &Case<'_>) -> Option<Op> {
+    let lease = case.lease_node()?;
+    let released = Lease { released: true, sequence: lease.record.sequence + 1, ..lease.record.clone() };
+    Some(Op::Set(Path::Lease, Record::Lease(released), lease.version))
+}
+
+/// A promotion whose memory was lost (a restart between claiming and opening) waits a full T from now.
+fn promotion<'m>(case: &Case<'_>, memory: &'m mut Memory, topology: &Topology) -> Option<&'m mut Promotion> {
+    let stale = memory.promotion.as_ref().is_none_or(|promotion| promotion.epoch != topology.epoch);
+    if stale {
+        let race = memory.race.take();
+        let claim = race.as_ref().and_then(|race| race.claim);
+        let (_, granted) = case.connected()?;
+        let noticed = race.as_ref().map_or(case.now, |race| race.noticed);
+        let led = race.as_ref().and_then(|race| race.led).unwrap_or(noticed);
+        let caught_up = race.as_ref().and_then(|race| race.caught_up).unwrap_or(led);
+        memory.promotion = Some(Promotion {
+            epoch: topology.epoch,
+            cause: topology.reason,
+            from: race.as_ref().and_then(|race| race.from.clone()).or_else(|| topology.last_writer.clone()),
+            received: race.as_ref().map(|race| race.received.clone()).unwrap_or_default(),
+            wait_until: claim.map_or(case.now + granted, |claim| claim.wait_until),
+            last: case.now,
+            phases: Phases {
+                raced: ms(led.since(noticed)),
+                caught_up: ms(caught_up.since(led)),
+                claimed: ms(case.now.since(caught_up)),
+                ..Phases::default()
+            },
+            remote_fence_tried: false,
+            reached: Reached::Claimed,
+        });
+    }
+    memory.promotion.as_mut()
+}
+
+fn ms(length: Duration) -> f64 {
+    (length.as_secs_f64() * 100_000.0).round() / 100.0
+}
+
+/// Ends a phase of the promotion now.
+fn reach(promotion: &mut Promotion, reached: Reached, now: Moment) {
+    if promotion.reached >= reached {
+        return;
+    }
+    let length = ms(now.since(promotion.last));
+    match reached {
+        Reached::Claimed => {}
+        Reached::Waited => promotion.phases.waited = length,
+        Reached::Opened => promotion.phases.promoted = length,
+    }
+    promotion.reached = reached;
+    promotion.last = now;
+}
+
+/// `master` is ours; the server stays read-only until the lease that was replaced cannot be in use any more.
+pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, held) = holder(case)?;
+    if held.opened || is_published(case, &topology.record) || kept_read_only(&topology.record) {
+        return None;
+    }
+    let promotion = promotion(case, memory, &topology.record)?;
+    if case.now >= promotion.wait_until {
+        return None;
+    }
+    let rest = promotion.wait_until.until(case.now);
+    let text = format!("promoted; waits {:.1} s until the old primary's lease cannot be in use", rest.as_secs_f64());
+    let outcome = Outcome::wait(Role::Replica, Reason::WaitingOldLease, text).urgent();
+    let old = promotion.from.as_ref().filter(|name| *name != case.me()).and_then(|name| topology.record.members.get(name));
+    Some(match old {
+        // Belt and braces: it costs nothing while we wait anyway, and an agent that died may have left it writable.
+        Some(old) if !promotion.remote_fence_tried => {
+            promotion.remote_fence_tried = true;
+            let limit = rest.min(Duration::from_secs(1));
+            outcome.mysql(MysqlAction::FenceRemote { address: old.address.clone(), server_uuid: old.server_uuid.clone(), limit })
+        }
+        _ => outcome,
+    })
+}
+
+/// The server is to take writes: `opened` is recorded first, then the statement, which carries the lease's end.
+pub fn open(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, _) = holder(case)?;
+    if is_published(case, &topology.record) || kept_read_only(&topology.record) || case.writable() || !case.healthy() {
+        return None;
+    }
+    let now = case.now;
+    reach(promotion(case, memory, &topology.record)?, Reached::Waited, now);
+    let outcome = Outcome::wait(Role::Replica, Reason::Opening, "makes this server writable").urgent();
+    Some(match case.lease() {
+        Some(held) if held.opened => outcome.mysql(MysqlAction::Open { not_after: held.until - case.view.own.fencing_budget }),
+        // `opened` rides in the next renewal (`Decision::want_opened`).
+        _ => outcome,
+    })
+}
+
+/// The server takes writes: name it.
+pub fn publish(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, _) = holder(case)?;
+    if is_published(case, &topology.record) || !case.writable() || !case.may_write() {
+        return None;
+    }
+    memory.opened_incarnation = case.facts().map(|facts| facts.incarnation.clone());
+    let now = case.now;
+    reach(promotion(case, memory, &topology.record)?, Reached::Opened, now);
+    let next = changes::published(&topology.record, case);
+    let mut ops = vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)];
+    ops.extend(finished_request(case));
+    ops.extend(case.own_locks().map(|(sequence, lock)| Op::Delete(Path::Lock(sequence), lock.version)));
+    Some(Outcome::wait(Role::Primary, Reason::Opening, "writable: naming it in topology").write(Purpose::Publish, ops).urgent())
+}
+
+/// The request that a promotion fulfils or undoes is answered in the same transaction that names the primary.
+fn finished_request(case: &Case<'_>) -> Option<Op> {
+    let seen = case.view.ensemble.switchover.here()?;
+    if seen.record.progress != Progress::Released {
+        return None;
+    }
+    let progress = if seen.record.to == case.me() { Progress::Done } else { Progress::Undone };
+    let detail = match progress {
+        Progress::Undone => format!("{} did not take over in time; {} takes writes again", seen.record.to, case.me()),
+        _ => String::new(),
+    };
+    let record = SwitchoverRequest { progress, detail, ..seen.record.clone() };
+    Some(Op::Set(Path::Switchover, Record::Switchover(record), seen.version))
+}
+
+/// A finished promotion is written down.
+pub fn record_history(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, _) = holder(case)?;
+    if !is_published(case, &topology.record) {
+        return None;
+    }
+    memory.race = None;
+    let mut promotion = memory.promotion.take()?;
+    promotion.phases.published = ms(case.now.since(promotion.last));
+    let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
+    let executed = case.facts()?.executed.clone();
+    let record = HistoryRecord {
+        epoch: promotion.epoch,
+        at: case.view.wall.clone(),
+        cause: promotion.cause,
+        from: promotion.from,
+        to: case.me().to_owned(),
+        phases: promotion.phases,
+        received: promotion.received,
+        lost: watermark.subtract(&executed),
+        executed,
+    };
+    let text = format!("is the primary of epoch {}, {:.0} ms after the loss was noticed", record.epoch, record.phases.total());
+    let ops = vec![Op::Create(Path::History(record.epoch), Record::History(Box::new(record)))];
+    Some(Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::History, ops).urgent())
+}
+
+/// Read-only though it should take writes: opened again where we did it, respected where an operator did.
+pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, held) = holder(case)?;
+    let facts = case.facts()?;
+    let named = is_published(case, &topology.record) || kept_read_only(&topology.record);
+    if !named || !held.opened || case.writable() || !case.healthy() || memory.switch.is_some() {
+        return None;
+    }
+    let restarted = memory.opened_incarnation.as_ref().is_some_and(|life| *life != facts.incarnation);
+    if !restarted && case.view.server.fenced.is_none() {
+        let text = "super_read_only was set by hand on the primary: no server takes writes until it is cleared \
+                    (SET GLOBAL super_read_only=OFF, read_only=OFF)";
+        let outcome = Outcome::wait(Role::Primary, Reason::ReadOnlyByHand, text);
+        if !is_published(case, &topology.record) {
+            return Some(outcome);
+        }
+        let mut next = changes::without_primary(&topology.record, case, Reason::ReadOnlyByHand);
+        if let Some(own) = next.members.get_mut(case.me()) {
+            own.state = MemberState::Read;
+        }
+        return Some(outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]));
+    }
+    let held = case.lease()?;
+    let text = "still holds the lease: making the server writable again";
+    let not_after = held.until - case.view.own.fencing_budget;
+    Some(Outcome::wait(Role::Primary, Reason::Opening, text).mysql(MysqlAction::Open { not_after }).urgent())
+}
+
+/// Named again after the operator cleared what was set by hand.
+pub fn name_again(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, _) = holder(case)?;
+    if !kept_read_only(&topology.record) || !case.writable() || !case.may_write() {
+        return None;
+    }
+    memory.promotion = None;
+    let mut next = changes::published(&topology.record, case);
+    next.reason = Reason::Primary;
+    let ops = vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)];
+    Some(Outcome::wait(Role::Primary, Reason::Opening, "writable again: naming it in topology").write(Purpose::Publish, ops).urgent())
+}
+
+/// Locks left from the race that made us the primary.
+pub fn drop_own_locks(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    holder(case)?;
+    let (sequence, lock) = case.own_locks().next()?;
+    let ops = vec![Op::Delete(Path::Lock(sequence), lock.version)];
+    Some(Outcome::wait(Role::Primary, Reason::Primary, "removes its lock of the race").write(Purpose::Withdraw, ops))
+}
+
+/// Steady: keep what a restart needs, record members, report.
+pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (topology, _) = holder(case)?;
+    let facts = case.facts()?;
+    if memory.opened_incarnation.is_none() && case.writable() {
+        memory.opened_incarnation = Some(facts.incarnation.clone());
+    }
+    let (reason, text) = match &case.view.server.health {
+        Health::Blocked { by } => (Reason::Blocked, format!("takes writes, but one does not finish: {by}; roles stay as they are")),
+        Health::Unreachable { why } => (Reason::Unhealthy, format!("{why}; roles stay as they are")),
+        Health::Unknown => (Reason::Starting, "waits for the first answer of this host's server".to_owned()),
+        Health::Healthy | Health::Failed { .. } => (Reason::Primary, format!("primary of epoch {}", topology.record.epoch)),
+    };
+    let mut outcome = Outcome::wait(Role::Primary, reason, text);
+    // Not while the server does not answer: a silent one would be declared NA by ourselves and back again.
+    if case.healthy() && case.writable()
+        && let Some(next) = changes::members_changed(&topology.record, case)
+    {
+        outcome = outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]);
+    }
+    let retry = case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > Duration::from_secs(10));
+    if case.healthy() && !facts.persisted_read_only && retry {
+        outcome = outcome.mysql(MysqlAction::PersistReadOnly);
+    } else if case.healthy() && !facts.heartbeat_table && retry {
+        outcome = outcome.mysql(MysqlAction::CreateHeartbeatTable);
+    }
+    Some(outcome)
+}
+
+/// A lease for a claim: opened at once where nothing has to be waited for, which saves a renewal.
+pub(super) fn claim_lease(case: &Case<'_>, epoch: u64, wait_until: Moment) -> Option<Lease> {
+    own_lease(case, epoch, case.now >= wait_until)
+}

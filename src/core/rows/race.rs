@@ -1,0 +1,416 @@
+//! Nobody takes writes: the race, from stopping the IO thread to the transaction that claims `master`
+//! (design section 2, "Race"). Each row leaves a state from which any other agent can go on.
+
+use std::time::Duration;
+
+use super::adoption::{own_master, write_lease};
+use super::primary::claim_lease;
+use crate::core::action::{MysqlAction, Op, Path, Purpose, Record};
+use crate::core::case::Case;
+use crate::core::changes;
+use crate::core::election::{self, Lock, Standing};
+use crate::core::gtid::GtidSet;
+use crate::core::memory::{Claim, Memory, Race};
+use crate::core::outcome::Outcome;
+use crate::core::reason::Reason;
+use crate::core::records::{AgentRecord, DurabilityMode, Incident, MemberState, Progress, Role, Topology, Vote};
+use crate::core::time::Moment;
+use crate::core::view::{IoThread, Seen, ServerFacts};
+
+/// What each place behind in the ranking costs.
+const RANK_DELAY: Duration = Duration::from_millis(25);
+/// How long the leader waits for votes it does not need for safety, so that the most advanced is known.
+const VOTE_PATIENCE: Duration = Duration::from_millis(500);
+/// One try's limit for waiting on MySQL; the row asks again.
+const SLICE: Duration = Duration::from_millis(500);
+
+/// Why there is no primary; none while there is one.
+fn vacancy(case: &Case<'_>) -> Option<Reason> {
+    let topology = case.topology()?;
+    let (since, _) = case.connected()?;
+    if case.own_master().is_some() {
+        return None;
+    }
+    let known = topology.record.primary.is_none() && case.lease_node().is_none_or(|lease| lease.record.released);
+    let cause = if known { topology.record.reason } else { Reason::AgentLost };
+    if case.view.ensemble.master.here().is_none() {
+        return Some(cause);
+    }
+    // The node outlives the lease when the ensemble was busy electing: sessions then start anew, leases do not. The
+    // claim names the lease version that was seen unrenewed, so a primary that renews after all makes it fail.
+    let settled = since + case.view.own.renew_interval + case.view.own.op_timeout * 2;
+    (case.now >= case.lease_over_at() && case.now >= settled).then_some(cause)
+}
+
+/// The race of this agent under the present version of `topology`, begun when it first saw that nobody holds the role.
+fn enter<'m>(case: &Case<'_>, memory: &'m mut Memory, cause: Reason) -> Option<&'m mut Race> {
+    let topology = &case.topology()?.record;
+    let race = memory.race.get_or_insert_with(|| Race {
+        noticed: case.now,
+        cause,
+        from: topology.primary.clone().or_else(|| topology.last_writer.clone()),
+        led: None,
+        received: GtidSet::new(),
+        caught_up: None,
+        claim: None,
+        requeued: false,
+    });
+    Some(race)
+}
+
+/// After a break of the session the primary gets a moment to take its node back before anybody races.
+pub fn settle(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    vacancy(case)?;
+    let (since, _) = case.connected()?;
+    let released = case.lease_node().is_some_and(|lease| lease.record.released);
+    let settled = since + case.view.own.renew_interval + case.view.own.op_timeout;
+    if released || case.now >= settled || case.topology()?.record.last_writer.as_deref() == Some(case.me()) {
+        return None;
+    }
+    Some(Outcome::wait(Role::Replica, Reason::Settling, "ZooKeeper has just come back: gives the primary a moment to renew").urgent())
+}
+
+/// A lost primary is not named any longer than it takes to notice: the first agent that sees it says so (promise 4).
+pub fn name_nobody(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    let topology = case.topology()?;
+    let lost = topology.record.primary.clone()?;
+    enter(case, memory, cause)?;
+    let next = changes::without_primary(&topology.record, case, cause);
+    let incident = Incident {
+        at: case.view.wall.clone(),
+        kind: cause,
+        subject: lost.clone(),
+        noticed_by: case.me().to_owned(),
+        detail: format!("the primary of epoch {} is lost", topology.record.epoch),
+    };
+    let ops = vec![
+        Op::Set(Path::Topology, Record::Topology(next), topology.version),
+        Op::Create(Path::NewIncident, Record::Incident(incident)),
+    ];
+    Some(Outcome::wait(Role::Replica, cause, format!("{lost} is lost: names nobody in topology")).write(Purpose::Members, ops).urgent())
+}
+
+/// A planned switch names another: hold back until its time is over on our own clock.
+pub fn held_back(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    vacancy(case)?;
+    let topology = case.topology()?;
+    let handover = topology.record.handover.as_ref()?;
+    let giving = memory.switch.as_mut().filter(|switch| switch.operation == handover.operation);
+    let until = match &giving {
+        Some(switch) => switch.deadline,
+        None => topology.first_seen + Duration::from_millis(handover.hold_ms),
+    };
+    if handover.to == case.me() || case.now >= until {
+        return None;
+    }
+    let text = format!("planned switch: {} takes over", handover.to);
+    let outcome = Outcome::wait(Role::Replica, Reason::HeldBack, text).urgent();
+    Some(match giving {
+        Some(switch) if case.view.own.kill_connections && !switch.clients_ended => {
+            switch.clients_ended = true;
+            outcome.mysql(MysqlAction::EndClientConnections)
+        }
+        _ => outcome,
+    })
+}
+
+/// The target of a planned switch needs no race: it has everything as soon as it has applied the final set.
+pub fn take_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    let topology = case.topology()?;
+    let handover = topology.record.handover.as_ref().filter(|handover| handover.to == case.me())?;
+    if case.now >= topology.first_seen + Duration::from_millis(handover.hold_ms) || !case.healthy() {
+        return None;
+    }
+    let facts = case.facts()?;
+    let now = case.now;
+    let race = enter(case, memory, cause)?;
+    race.led.get_or_insert(now);
+    race.received = handover.final_set.clone();
+    if !facts.executed.contains(&handover.final_set) {
+        let text = "planned switch: applies the last of the old primary's transactions";
+        let wait = MysqlAction::WaitApplied { set: handover.final_set.clone(), limit: SLICE };
+        return Some(Outcome::wait(Role::Replica, Reason::CatchingUp, text).mysql(wait).urgent());
+    }
+    claim(case, memory, cause, &[])
+}
+
+/// Past the deadline the old primary takes the role back: first `master`, only then writes (interleaving 19).
+pub fn undo_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    vacancy(case)?;
+    let topology = case.topology()?;
+    let handover = topology.record.handover.as_ref()?;
+    let mine = memory.switch.as_ref().is_some_and(|switch| switch.operation == handover.operation);
+    let request = case.view.ensemble.switchover.record();
+    let released = request.is_some_and(|request| request.operation == handover.operation && request.progress == Progress::Released);
+    if !mine || !released || !case.healthy() || !case.facts()?.executed.contains(&handover.final_set) {
+        return None;
+    }
+    enter(case, memory, Reason::SwitchoverUndone)?.cause = Reason::SwitchoverUndone;
+    claim(case, memory, Reason::SwitchoverUndone, &[])
+}
+
+/// Takes no part: not a member, no answer, or transactions of its own.
+pub fn unfit(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    enter(case, memory, cause)?;
+    let (reason, text) = if case.member().is_none() {
+        (Reason::NotMember, "this server is no member of the cluster: it takes no part in the race".to_owned())
+    } else if !case.healthy() {
+        (Reason::Unhealthy, format!("this host's server does not answer: it takes no part in the race ({:?})", case.view.server.health))
+    } else if !case.view.server.errant.is_empty() {
+        (Reason::Diverged, format!("holds transactions of its own ({}): it takes no part in the race", case.view.server.errant))
+    } else {
+        return None;
+    };
+    let outcome = Outcome::wait(Role::Replica, reason, text).urgent();
+    Some(match case.own_locks().next() {
+        Some((sequence, lock)) => outcome.write(Purpose::Withdraw, vec![Op::Delete(Path::Lock(sequence), lock.version)]),
+        None => outcome,
+    })
+}
+
+/// Receives and acknowledges nothing more: only then is what it has received a vote (interleaving 4).
+pub fn freeze(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    let noticed = enter(case, memory, cause)?.noticed;
+    let channel = case.facts()?.channel.as_ref();
+    let stopped = channel.is_none_or(|channel| channel.io == IoThread::No);
+    // A reading from before the race may show an IO thread that has been started since.
+    if stopped && case.facts_at()? >= noticed {
+        return None;
+    }
+    Some(Outcome::wait(Role::Replica, Reason::Racing, "no primary: stops its IO thread").mysql(MysqlAction::StopIo).urgent())
+}
+
+/// One vote under the present version of `topology`; older ones are withdrawn.
+pub fn vote(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    let topology = case.topology()?;
+    let noticed = enter(case, memory, cause)?.noticed;
+    let mut own: Vec<Lock<'_>> = case.own_locks().collect();
+    if own.last().is_some_and(|(_, lock)| lock.record.topology_version == topology.version && is_ours(case, lock)) {
+        own.pop();
+    } else {
+        let facts = case.facts()?;
+        if own.is_empty() && case.now < noticed + RANK_DELAY * rank(case, facts) {
+            let text = "another replica has received as much or more: gives it a moment's start";
+            return Some(Outcome::wait(Role::Replica, Reason::Racing, text).urgent());
+        }
+        if own.is_empty() {
+            let ops = vec![Op::Create(Path::NewLock, Record::Vote(own_vote(case, facts, topology.version)))];
+            return Some(Outcome::wait(Role::Replica, Reason::Racing, "votes with what it has received").write(Purpose::Vote, ops).urgent());
+        }
+    }
+    let (sequence, lock) = own.first()?;
+    let ops = vec![Op::Delete(Path::Lock(*sequence), lock.version)];
+    Some(Outcome::wait(Role::Replica, Reason::Racing, "withdraws an outdated vote").write(Purpose::Withdraw, ops).urgent())
+}
+
+/// A lock of our predecessor's session vanishes with it: it must not be counted on.
+fn is_ours(case: &Case<'_>, lock: &Seen<Vote>) -> bool {
+    matches!(case.view.ensemble.session, crate::core::view::Session::Connected { id, .. } if id == lock.owner)
+}
+
+fn own_vote(case: &Case<'_>, facts: &ServerFacts, topology_version: i32) -> Vote {
+    Vote {
+        name: case.me().to_owned(),
+        received: facts.received(),
+        priority: case.view.own.priority,
+        topology_version,
+        incarnation: facts.incarnation.clone(),
+        frozen: true,
+    }
+}
+
+fn rank(case: &Case<'_>, facts: &ServerFacts) -> u32 {
+    let others: Vec<Standing<'_>> = case
+        .others()
+        .filter(|agent| case.topology().is_some_and(|topology| is_candidate(&topology.record, agent)))
+        .filter_map(|agent| {
+            let server = agent.server.as_ref()?;
+            Some(Standing { name: &agent.name, priority: agent.priority, received: server.executed.union(&server.retrieved) })
+        })
+        .collect();
+    let published = case.agent(case.me()).and_then(|agent| agent.server.as_ref());
+    // Compared as all see it, by what was published: a fresher reading of our own would put every agent first.
+    let received = published.map_or_else(|| facts.received(), |server| server.executed.union(&server.retrieved));
+    election::rank(&Standing { name: case.me(), priority: case.view.own.priority, received }, &others)
+}
+
+/// Likely to vote. The lost primary is `NA` in `topology` before its own record says that it is ill.
+fn is_candidate(topology: &Topology, agent: &AgentRecord) -> bool {
+    topology.members.get(&agent.name).is_some_and(|member| member.state != MemberState::Na)
+        && agent.server.as_ref().is_some_and(|server| server.healthy && server.errant.is_empty())
+}
+
+/// The locks that count now.
+fn counted<'a>(case: &Case<'a>) -> Option<(Vec<Lock<'a>>, &'a Seen<Topology>)> {
+    let topology = case.topology()?;
+    let locks = case.view.ensemble.locks.iter().map(|(sequence, lock)| (*sequence, lock));
+    Some((election::counted(locks, topology.version), topology))
+}
+
+/// Another candidate's lock is lower.
+pub fn another_leads(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    enter(case, memory, cause)?;
+    let (counted, _) = counted(case)?;
+    let leader = election::leader(&counted);
+    let text = match leader {
+        Some((_, lock)) if lock.record.name == case.me() => return None,
+        Some((_, lock)) => format!("{} leads the race", lock.record.name),
+        None => "no candidate may be promoted (failover.priority 0)".to_owned(),
+    };
+    let reason = if leader.is_some() { Reason::AnotherLeads } else { Reason::NeverPromoted };
+    Some(Outcome::wait(Role::Replica, reason, text).urgent())
+}
+
+/// We lead: are the votes enough, and is anything missing that was acknowledged?
+pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    let race = enter(case, memory, cause)?;
+    let (counted, topology) = counted(case)?;
+    let durability = &topology.record.durability;
+    if let Some(missing) = election::quorum_missing(&counted, durability, topology.record.last_writer.as_deref()) {
+        return Some(Outcome::wait(Role::Replica, Reason::NoQuorum, format!("leads the race, waits for votes: {missing}")).urgent());
+    }
+    let voted = |name: &str| counted.iter().any(|(_, lock)| lock.record.name == name);
+    let silent = case.others().find(|agent| !voted(&agent.name) && is_candidate(&topology.record, agent));
+    if let Some(agent) = silent
+        && case.now < race.noticed + VOTE_PATIENCE
+    {
+        let text = format!("leads the race, gives {} a moment to vote", agent.name);
+        return Some(Outcome::wait(Role::Replica, Reason::Racing, text).urgent());
+    }
+    if durability.mode == DurabilityMode::Lossless {
+        let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
+        let lacking = watermark.union(&durability.floor).subtract(&election::received(&counted)).subtract(&case.facts()?.received());
+        if !lacking.is_empty() {
+            let text = format!("no candidate has received {lacking}, which the last primary had acknowledged: nobody is promoted");
+            return Some(Outcome::wait(Role::Replica, Reason::BehindWatermark, text).urgent());
+        }
+    }
+    race.led.get_or_insert(case.now);
+    race.received = case.facts()?.received();
+    too_far_behind(case, race, durability.mode)
+}
+
+/// `async`: an older replica is not promoted automatically. Lag that is unknown is not zero.
+fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<Outcome> {
+    if mode == DurabilityMode::Lossless {
+        return None;
+    }
+    let own = &case.view.own;
+    let age = case.facts()?.heartbeat_age.map(|age| age.saturating_sub(case.facts_at().unwrap_or(case.now).since(race.noticed)));
+    match age {
+        Some(age) if age <= own.max_lag => None,
+        _ if case.topology()?.record.last_writer.as_deref() == Some(case.me()) => None,
+        age => {
+            let lag = age.map_or_else(|| "of unknown length".to_owned(), |age| format!("of {:.0} s", age.as_secs_f64()));
+            let text = format!("leads the race with a lag {lag}, more than failover.max_lag ({:.0} s): not promoted", own.max_lag.as_secs_f64());
+            Some(Outcome::wait(Role::Replica, Reason::TooFarBehind, text).urgent())
+        }
+    }
+}
+
+/// A broken applier cannot catch up: another candidate goes on (once; if all are broken, waiting helps nobody).
+pub fn give_way(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    let race = enter(case, memory, cause)?;
+    let facts = case.facts()?;
+    let channel = facts.channel.as_ref()?;
+    if facts.executed.contains(&facts.received()) {
+        return None;
+    }
+    let broken = !channel.sql_running && !channel.sql_error.is_empty();
+    let spent = race.led.is_some_and(|led| case.now.since(led) > case.view.own.catch_up_timeout);
+    if !broken && !spent {
+        return None;
+    }
+    let (counted, _) = counted(case)?;
+    let another = counted.iter().any(|(_, lock)| lock.record.name != case.me() && lock.record.priority > 0);
+    let (reason, why) = if broken {
+        (Reason::ApplierBroken, format!("its applier has stopped: {}", channel.sql_error))
+    } else {
+        (Reason::CatchingUp, "it did not catch up within failover.catch_up_timeout".to_owned())
+    };
+    if another && !race.requeued {
+        race.requeued = true;
+        race.led = None;
+        let ops = case.own_locks().map(|(sequence, lock)| Op::Delete(Path::Lock(sequence), lock.version)).collect();
+        let text = format!("{why}: goes to the end of the queue");
+        return Some(Outcome::wait(Role::Replica, reason, text).write(Purpose::Withdraw, ops).urgent());
+    }
+    // Out of time with nobody better: it goes on without a limit and says so. A broken applier cannot.
+    broken.then(|| Outcome::wait(Role::Replica, reason, format!("{why}; no other candidate can take over")).urgent())
+}
+
+/// Applies what it has received: also before anything is fetched, since re-pointing must not put relay logs at risk.
+pub fn catch_up(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    enter(case, memory, cause)?;
+    let facts = case.facts()?;
+    let received = facts.received();
+    if facts.executed.contains(&received) {
+        return None;
+    }
+    let text = format!("applies what it has received ({} transactions left)", received.subtract(&facts.executed).count());
+    let outcome = Outcome::wait(Role::Replica, Reason::CatchingUp, text).urgent();
+    Some(if facts.channel.as_ref().is_some_and(|channel| !channel.sql_running) {
+        outcome.mysql(MysqlAction::StartApplier)
+    } else {
+        outcome.mysql(MysqlAction::WaitApplied { set: received, limit: SLICE })
+    })
+}
+
+/// Fetches what another candidate has received more, so that the lowest lock promotes its own replica with nothing missing.
+pub fn fetch(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    enter(case, memory, cause)?;
+    let (counted, topology) = counted(case)?;
+    let missing = election::received(&counted).subtract(&case.facts()?.received());
+    if missing.is_empty() {
+        return None;
+    }
+    let (_, lock) = election::best_source(&counted, case.me(), &missing)?;
+    let source = topology.record.members.get(&lock.record.name)?;
+    let text = format!("fetches {} transactions from {}", missing.count(), lock.record.name);
+    let fetch = MysqlAction::Fetch { from: source.address.clone(), set: lock.record.received.clone(), limit: SLICE * 4 };
+    Some(Outcome::wait(Role::Replica, Reason::Fetching, text).mysql(fetch).urgent())
+}
+
+/// Nothing is missing: claim.
+pub fn win(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case)?;
+    let cause = enter(case, memory, cause)?.cause;
+    let (counted, _) = counted(case)?;
+    claim(case, memory, cause, &counted)
+}
+
+/// The one transaction that makes us the holder: every counted lock as it was counted, `topology` and `lease` at the
+/// versions seen, an outlived `master` removed (interleavings 1 and 3).
+fn claim(case: &Case<'_>, memory: &mut Memory, cause: Reason, counted: &[Lock<'_>]) -> Option<Outcome> {
+    let topology = case.topology()?;
+    let next = changes::claimed(&topology.record, case, cause);
+    let epoch = next.epoch;
+    let wait_until = case.lease_over_at();
+    let race = enter(case, memory, cause)?;
+    race.caught_up.get_or_insert(case.now);
+    race.claim = Some(Claim { at: case.now, wait_until: later(race.claim, wait_until) });
+    let mut ops: Vec<Op> = counted.iter().map(|(sequence, lock)| Op::Check(Path::Lock(*sequence), lock.version)).collect();
+    ops.push(Op::Set(Path::Topology, Record::Topology(next), topology.version));
+    if let Some(old) = case.view.ensemble.master.here() {
+        ops.push(Op::Delete(Path::Master, old.version));
+    }
+    ops.push(Op::Create(Path::Master, Record::Master(own_master(case, epoch)?)));
+    ops.push(write_lease(case, claim_lease(case, epoch, wait_until)?));
+    let text = format!("has everything that was received: claims epoch {epoch}");
+    Some(Outcome::wait(Role::Replica, cause, text).write(Purpose::Claim, ops).urgent())
+}
+
+/// The wait of a later attempt, unless an earlier one whose answer never came had to wait longer.
+fn later(earlier: Option<Claim>, wait_until: Moment) -> Moment {
+    earlier.map_or(wait_until, |claim| claim.wait_until.max(wait_until))
+}

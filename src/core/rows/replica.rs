@@ -1,0 +1,166 @@
+//! Another agent holds `master`: follow it, or say why not.
+
+use std::time::Duration;
+
+use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose};
+use crate::core::case::Case;
+use crate::core::memory::{FollowAttempt, Memory};
+use crate::core::outcome::Outcome;
+use crate::core::reason::Reason;
+use crate::core::records::{Master, Role};
+use crate::core::view::{Channel, Health, IoThread, ServerFacts};
+
+/// How long after a failed attempt the next one comes.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a diverged server is compared again.
+const COMPARE_AGAIN: Duration = Duration::from_secs(10);
+
+/// The holder of the present epoch.
+fn primary<'a>(case: &Case<'a>) -> Option<&'a Master> {
+    let master = &case.others_master()?.record;
+    (master.epoch == case.topology()?.record.epoch).then_some(master)
+}
+
+/// A lock left over from a race that is decided is removed first: only a member whose lock is known to be gone may
+/// receive, and so acknowledge, again (interleaving 3).
+pub fn withdraw(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    primary(case)?;
+    memory.race = None;
+    memory.promotion = None;
+    if let Some(switch) = memory.switch.take().filter(|switch| !switch.clients_ended && case.view.own.kill_connections) {
+        let text = format!("{} has taken over: ends the client connections here", switch.to);
+        return Some(Outcome::wait(Role::Replica, Reason::Switchover, text).mysql(MysqlAction::EndClientConnections).urgent());
+    }
+    let (sequence, lock) = case.own_locks().next()?;
+    let ops = vec![Op::Delete(Path::Lock(sequence), lock.version)];
+    Some(Outcome::wait(Role::Replica, Reason::Repointing, "the race is decided: withdraws its lock").write(Purpose::Withdraw, ops).urgent())
+}
+
+/// Our server does not answer.
+pub fn unhealthy(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    primary(case)?;
+    let text = match &case.view.server.health {
+        Health::Failed { why, .. } | Health::Unreachable { why } => why.clone(),
+        Health::Unknown => "waits for the first answer of this host's server".to_owned(),
+        Health::Healthy | Health::Blocked { .. } if case.healthy() => return None,
+        _ => "mysqld has exited".to_owned(),
+    };
+    Some(Outcome::wait(Role::Replica, Reason::Unhealthy, text))
+}
+
+/// A server that is not recorded and does not replicate from the primary is not touched.
+pub fn stranger(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    let primary = primary(case)?;
+    if case.member().is_some() {
+        return None;
+    }
+    let follows = case.facts()?.channel.as_ref().is_some_and(|channel| channel.source == primary.address);
+    let text = if follows {
+        format!("replicates from {}, which will record it as a member", primary.name)
+    } else {
+        format!("this server is no member of the cluster: make it replicate from {} ({}) and it joins", primary.name, primary.address)
+    };
+    Some(Outcome::wait(Role::Replica, Reason::NotMember, text))
+}
+
+fn follow(case: &Case<'_>, memory: &mut Memory, primary: &Master, reason: Reason, text: String) -> Outcome {
+    let incarnation = case.facts().map(|facts| facts.incarnation.clone()).unwrap_or_default();
+    memory.follow = Some(FollowAttempt { source: primary.address.clone(), incarnation, at: case.now });
+    let action = MysqlAction::Follow { address: primary.address.clone(), server_uuid: primary.server_uuid.clone() };
+    Outcome::wait(Role::Replica, reason, text).mysql(action).urgent()
+}
+
+fn last_attempt_age(case: &Case<'_>, memory: &Memory, primary: &Master) -> Option<Duration> {
+    let attempt = memory.follow.as_ref().filter(|attempt| attempt.source == primary.address)?;
+    Some(case.now.since(attempt.at))
+}
+
+/// Transactions of its own: stays read-only and is named; compared again now and then.
+pub fn diverged(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let primary = primary(case)?;
+    let errant = &case.view.server.errant;
+    if errant.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "holds {} transactions that {} does not have ({errant}): stays read-only and is not promoted; rebuild it from a backup \
+         or a clone of the primary, or inject empty transactions on the primary if they may be dropped",
+        errant.count(),
+        primary.name
+    );
+    let due = last_attempt_age(case, memory, primary).is_none_or(|age| age > COMPARE_AGAIN);
+    Some(if due { follow(case, memory, primary, Reason::Diverged, text) } else { Outcome::wait(Role::Replica, Reason::Diverged, text) })
+}
+
+/// Not replicating from the primary, or not at all: re-point and start.
+pub fn repoint(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let primary = primary(case)?;
+    let facts = case.facts()?;
+    if !wants_follow(facts, memory, primary) {
+        return None;
+    }
+    let failed = case.view.server.failure.as_ref().filter(|failure| failure.kind == MysqlKind::Follow);
+    let text = match failed {
+        Some(failure) => format!("points its replication at {}: the last attempt failed: {}", primary.name, failure.why),
+        None => format!("points its replication at {}", primary.name),
+    };
+    if last_attempt_age(case, memory, primary).is_some_and(|age| age < RETRY) {
+        return Some(Outcome::wait(Role::Replica, Reason::Repointing, text).urgent());
+    }
+    Some(follow(case, memory, primary, Reason::Repointing, text))
+}
+
+fn wants_follow(facts: &ServerFacts, memory: &Memory, primary: &Master) -> bool {
+    if facts.offline_mode {
+        return true; // a fence of ours, to be lifted now that the role is known
+    }
+    let Some(channel) = &facts.channel else { return true };
+    if channel.source != primary.address || !channel.auto_position {
+        return true;
+    }
+    let both_stopped = channel.io == IoThread::No && !channel.sql_running;
+    let same_life = memory.follow.as_ref().is_some_and(|attempt| attempt.source == primary.address && attempt.incarnation == facts.incarnation);
+    // Both threads stopped without an error in a life in which we had started them: an operator's STOP REPLICA.
+    let by_hand = both_stopped && same_life && channel.io_error.is_empty() && channel.sql_error.is_empty();
+    let broken = !channel.sql_error.is_empty();
+    channel.io == IoThread::No && !by_hand && !broken
+}
+
+/// Replicates from the right server, but a thread does not run.
+pub fn broken(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    primary(case)?;
+    let channel = case.facts()?.channel.as_ref()?;
+    let text = what_is_broken(channel)?;
+    Some(Outcome::wait(Role::Replica, Reason::ReplicationBroken, text))
+}
+
+fn what_is_broken(channel: &Channel) -> Option<String> {
+    if !channel.sql_error.is_empty() {
+        return Some(format!("the applier stopped: {}; mend it and START REPLICA", channel.sql_error));
+    }
+    if !channel.sql_running {
+        return Some("replication was stopped by hand: START REPLICA lets it go on".to_owned());
+    }
+    if channel.io == IoThread::Connecting && !channel.io_error.is_empty() {
+        return Some(format!("cannot connect to the primary: {}", channel.io_error));
+    }
+    None
+}
+
+/// Steady: follows.
+pub fn following(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let primary = primary(case)?;
+    let facts = case.facts()?;
+    if memory.follow.as_ref().is_none_or(|attempt| attempt.source != primary.address || attempt.incarnation != facts.incarnation) {
+        // Found running: from now on a stop of both threads in this life is somebody's wish.
+        memory.follow = Some(FollowAttempt { source: primary.address.clone(), incarnation: facts.incarnation.clone(), at: case.now });
+    }
+    let outcome = Outcome::wait(Role::Replica, Reason::Following, format!("follows {}", primary.name));
+    let retry = case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > COMPARE_AGAIN);
+    Some(if !facts.persisted_read_only && retry { outcome.mysql(MysqlAction::PersistReadOnly) } else { outcome })
+}
+
+/// None of the rows above: `master` and `topology` are of different epochs for the moment, or a vacancy is settling.
+pub fn between(_: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    Some(Outcome::wait(Role::Replica, Reason::WaitingForPrimary, "roles are changing: waits for the next record").urgent())
+}

@@ -1,0 +1,116 @@
+//! What comes before everything else: a server that must not take writes, an ensemble that cannot be asked.
+
+use crate::core::action::{Action, Op, Path, Purpose};
+use crate::core::case::Case;
+use crate::core::memory::Memory;
+use crate::core::outcome::Outcome;
+use crate::core::reason::Reason;
+use crate::core::records::Role;
+use crate::core::view::Node;
+
+/// A server this agent cannot manage: leave before anything is changed.
+pub fn unsupported(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    let why = case.view.server.unsupported.as_ref()?;
+    let outcome = Outcome::wait(Role::Unknown, Reason::Unsupported, why.clone());
+    // A member that was managed before keeps its agent: it has a lease to keep or a server to fence.
+    if case.member().is_some() { None } else { Some(outcome.act(Action::Refuse(why.clone()))) }
+}
+
+/// Another server of the cluster has our `server_uuid`: their GTIDs cannot be told apart.
+pub fn duplicate_uuid(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    let uuid = &case.facts()?.server_uuid;
+    case.connected()?;
+    let recorded = case.topology().and_then(|topology| {
+        topology.record.members.iter().find(|(name, member)| *name != case.me() && member.server_uuid == *uuid).map(|(name, _)| name.clone())
+    });
+    let present = || {
+        let twin = case.others().find(|agent| agent.server.as_ref().is_some_and(|server| server.server_uuid == *uuid));
+        twin.map(|agent| agent.name.clone())
+    };
+    if case.member().is_some() && recorded.is_none() {
+        return None; // the one that came later has to go
+    }
+    let twin = recorded.or_else(present)?;
+    let text = format!(
+        "server_uuid {uuid} is also that of {twin}: one of the two data directories is a copy of the other; stop mysqld, \
+         remove auto.cnf from the copy's data directory, start it and this agent again; nothing was changed"
+    );
+    Some(Outcome::wait(Role::Unknown, Reason::DuplicateUuid, text.clone()).act(Action::Refuse(text)))
+}
+
+/// A writable server that never belonged to this cluster's roles: the operator has to say what it is.
+pub fn foreign_writable(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    let topology = &case.topology()?.record;
+    if case.member().is_some() || !case.writable() || case.view.own.managed {
+        return None;
+    }
+    let text = format!(
+        "this server takes writes, but cluster {} already has its servers ({}), and this is none of them: make it \
+         read-only and replicate from the primary ({}), then start the agent again; nothing was changed",
+        topology.cluster,
+        topology.members.keys().cloned().collect::<Vec<_>>().join(", "),
+        topology.primary.as_deref().unwrap_or("none at this moment"),
+    );
+    Some(Outcome::wait(Role::Unknown, Reason::NotMember, text.clone()).act(Action::Refuse(text)))
+}
+
+/// Promise 1: a server under our care that takes writes without a lease that still holds is made read-only, whatever
+/// else is going on. The fencing task does the same on its own at the lease's end; this row sees the other ways into
+/// that state (a restart after T, an operator's `SET GLOBAL`, a lease that another took).
+pub fn writable_without_lease(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    let ours = case.topology().is_some() || case.view.own.managed;
+    if !ours || !case.writable() || case.may_write() {
+        return None;
+    }
+    let (reason, why) = match (&case.view.held, case.topology()) {
+        (Some(held), Some(topology)) if held.epoch != topology.record.epoch => {
+            (Reason::LeaseLost, format!("epoch {} has begun, our lease is of epoch {}", topology.record.epoch, held.epoch))
+        }
+        (Some(held), _) if held.opened => (Reason::LeaseLost, "the lease ends and could not be renewed".to_owned()),
+        _ => (Reason::WritableWithoutLease, "the server takes writes and this agent holds no lease".to_owned()),
+    };
+    Some(Outcome::wait(Role::Replica, reason, format!("{why}: making it read-only")).act(Action::Fence(reason)).urgent())
+}
+
+/// Nothing can be asked of ZooKeeper: nothing is decided but what safety needs.
+pub fn no_zookeeper(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    if case.connected().is_some() {
+        return None;
+    }
+    Some(match case.lease() {
+        Some(held) if held.opened => Outcome::wait(
+            Role::Primary,
+            Reason::NoZookeeper,
+            format!(
+                "no answer from ZooKeeper; writes go on for {:.1} s at the most, then the server is made read-only",
+                (held.until - case.view.own.fencing_budget).until(case.now).as_secs_f64()
+            ),
+        ),
+        _ => Outcome::wait(Role::Unknown, Reason::NoZookeeper, "no answer from ZooKeeper; nothing is changed until it is back"),
+    })
+}
+
+/// `topology` is there and cannot be read: nobody may act on a guess.
+pub fn unreadable_topology(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    let Node::Unreadable { why, .. } = &case.view.ensemble.topology else { return None };
+    let role = if case.may_write() { Role::Primary } else { Role::Unknown };
+    Some(Outcome::wait(role, Reason::UnreadableRecord, format!("the node topology cannot be read: {why}; roles stay as they are")))
+}
+
+/// Interleaving 20: a transaction of ours whose answer never came may land late. A `master` of our own session with
+/// no lease behind it is of no use to anyone and keeps the others waiting.
+pub fn stray_master(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let master = case.own_master()?;
+    let epoch = case.topology().map(|topology| topology.record.epoch);
+    let ours = case.view.held.as_ref().is_some_and(|held| Some(held.epoch) == epoch && master.record.epoch == held.epoch);
+    if ours {
+        return None;
+    }
+    memory.promotion = None;
+    // The lease is left to run out: only one that had opened and is proven read-only may release (interleaving 2).
+    Some(
+        Outcome::wait(Role::Replica, Reason::StrayMaster, "holds the node master without a lease: removing it")
+            .write(Purpose::DropStrayMaster, vec![Op::Delete(Path::Master, master.version)])
+            .urgent(),
+    )
+}

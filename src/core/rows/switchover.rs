@@ -1,0 +1,182 @@
+//! A planned switch, on the side of the primary that gives its role away (design section 2, "Planned switch").
+//!
+//! Interleavings: the request is for an epoch that has ended (void); the target dies after the release (we take the
+//! role back past the deadline, first `master`, only then writes); we die after the release (the others race when
+//! the hold has passed on their clocks); read-only does not come (a long statement: refused, nothing else was moved).
+
+use std::time::Duration;
+
+use super::primary::released_lease;
+use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
+use crate::core::case::Case;
+use crate::core::changes;
+use crate::core::memory::{Memory, Switch};
+use crate::core::outcome::Outcome;
+use crate::core::reason::Reason;
+use crate::core::records::{Handover, MemberState, Progress, Role, SwitchoverRequest, Topology};
+use crate::core::view::{Seen, ServerFacts};
+
+/// A request that waits for us.
+fn pending<'a>(case: &Case<'a>) -> Option<(&'a Seen<SwitchoverRequest>, &'a Seen<Topology>)> {
+    case.own_master()?;
+    let request = case.view.ensemble.switchover.here()?;
+    let topology = case.topology()?;
+    let ours = request.record.progress == Progress::Requested && topology.record.primary.as_deref() == Some(case.me());
+    ours.then_some((request, topology))
+}
+
+fn answer(seen: &Seen<SwitchoverRequest>, progress: Progress, detail: String) -> Op {
+    let record = SwitchoverRequest { progress, detail, ..seen.record.clone() };
+    Op::Set(Path::Switchover, Record::Switchover(record), seen.version)
+}
+
+fn refuse(memory: &mut Memory, seen: &Seen<SwitchoverRequest>, why: String) -> Outcome {
+    memory.switch = None;
+    Outcome::wait(Role::Primary, Reason::SwitchoverRefused, format!("planned switch to {} refused: {why}", seen.record.to))
+        .write(Purpose::Progress, vec![answer(seen, Progress::Refused, why)])
+        .urgent()
+}
+
+/// Why `to` could not take over now, in words; none where it could. Also used by `promote --dry-run`.
+#[must_use]
+pub fn unfit(case: &Case<'_>, topology: &Topology, to: &str) -> Option<String> {
+    if topology.primary.as_deref() == Some(to) {
+        return Some(format!("{to} is the primary already"));
+    }
+    let Some(member) = topology.members.get(to) else {
+        return Some(format!("{to} is no member of the cluster (members: {})", topology.members.keys().cloned().collect::<Vec<_>>().join(", ")));
+    };
+    let Some(agent) = case.agent(to) else { return Some(format!("no agent of {to} is present")) };
+    let Some(server) = agent.server.as_ref() else { return Some(format!("the agent of {to} has not seen its server yet")) };
+    if agent.priority == 0 {
+        return Some(format!("{to} has failover.priority 0: it is never promoted"));
+    }
+    if !server.healthy {
+        return Some(format!("the server of {to} does not answer"));
+    }
+    if !server.errant.is_empty() {
+        return Some(format!("{to} holds transactions of its own: {}", server.errant));
+    }
+    let source = server.source.as_ref();
+    if let Some(error) = source.and_then(|source| source.error.as_ref()) {
+        return Some(format!("replication of {to} has failed: {error}"));
+    }
+    if member.state != MemberState::Read || !source.is_some_and(|source| source.io_running && source.sql_running) {
+        return Some(format!("{to} does not replicate from the primary"));
+    }
+    None
+}
+
+/// How old the target's newest heartbeat may be: it is written every interval and seen by a probe every interval.
+fn caught_up_within(case: &Case<'_>) -> Duration {
+    case.view.own.heartbeat_interval * 2 + Duration::from_secs(1)
+}
+
+/// A new request: refused at once where it cannot work, and left waiting where the target has yet to catch up.
+pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (request, topology) = pending(case)?;
+    let wanted = &request.record;
+    if wanted.epoch != topology.record.epoch || wanted.from != case.me() {
+        return Some(refuse(memory, request, format!("it was meant for epoch {}, this is epoch {}", wanted.epoch, topology.record.epoch)));
+    }
+    let known = memory.switch.as_ref().is_some_and(|switch| switch.operation == wanted.operation);
+    if !known {
+        memory.switch = Some(Switch {
+            operation: wanted.operation.clone(),
+            to: wanted.to.clone(),
+            started: case.now,
+            deadline: case.now + Duration::from_millis(wanted.timeout_ms),
+            closing: None,
+            clients_ended: false,
+        });
+    }
+    let switch = memory.switch.as_ref()?;
+    if switch.closing.is_some() {
+        return None;
+    }
+    if let Some(why) = unfit(case, &topology.record, &wanted.to) {
+        return Some(refuse(memory, request, why));
+    }
+    let lag = case.agent(&wanted.to)?.server.as_ref()?.lag_ms.map(Duration::from_millis);
+    if lag.is_some_and(|lag| lag <= caught_up_within(case)) {
+        return None;
+    }
+    let behind = lag.map_or_else(|| "its lag is unknown".to_owned(), |lag| format!("it is {:.1} s behind", lag.as_secs_f64()));
+    if case.now >= switch.deadline {
+        let why = format!("{} did not catch up within the limit ({behind}); nothing was touched", wanted.to);
+        return Some(refuse(memory, request, why));
+    }
+    let text = format!("planned switch: waits for {} to catch up ({behind})", wanted.to);
+    Some(Outcome::wait(Role::Primary, Reason::Switchover, text).urgent())
+}
+
+/// Nothing else is moved before the primary is read-only.
+pub fn close(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (request, _) = pending(case)?;
+    let switch = memory.switch.as_mut()?;
+    if let Some(closing) = switch.closing {
+        let failure = case.view.server.failure.as_ref();
+        if let Some(failure) = failure.filter(|failure| failure.kind == MysqlKind::Close && failure.at >= closing) {
+            return Some(refuse(memory, request, format!("{}; nothing was changed", failure.why)));
+        }
+        if closed(case, switch).is_some() {
+            return None;
+        }
+    } else {
+        switch.closing = Some(case.now);
+    }
+    let limit = switch.deadline.until(case.now).min(Duration::from_secs(5)) / 2;
+    let text = format!("planned switch to {}: becomes read-only", switch.to);
+    Some(Outcome::wait(Role::Primary, Reason::Switchover, text).mysql(MysqlAction::Close { limit }).urgent())
+}
+
+/// The final reading: read-only, and read after it was asked for.
+fn closed<'a>(case: &Case<'a>, switch: &Switch) -> Option<&'a ServerFacts> {
+    let facts = case.facts().filter(|facts| facts.super_read_only)?;
+    (case.facts_at()? > switch.closing?).then_some(facts)
+}
+
+/// Read-only: the final set is known, the lease goes to the target in one transaction.
+pub fn release(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let (request, topology) = pending(case)?;
+    let switch = memory.switch.as_ref()?;
+    let facts = closed(case, switch)?;
+    if case.now >= switch.deadline {
+        // Nothing was released, so `master` is still ours: the row of a read-only primary opens it again.
+        let why = "the deadline passed before the role could be released".to_owned();
+        memory.switch = None;
+        let ops = vec![answer(request, Progress::Undone, why)];
+        return Some(Outcome::wait(Role::Primary, Reason::SwitchoverUndone, "planned switch undone").write(Purpose::Progress, ops).urgent());
+    }
+    let rest = switch.deadline.until(case.now);
+    // The others hold back a little longer than we wait ourselves: whoever undoes it, does it without a race.
+    let hold = rest + case.view.own.op_timeout * 2;
+    let handover = Handover {
+        operation: switch.operation.clone(),
+        to: switch.to.clone(),
+        final_set: facts.executed.clone(),
+        hold_ms: u64::try_from(hold.as_millis()).unwrap_or(u64::MAX),
+    };
+    let next = changes::handed_over(&topology.record, case, handover);
+    let ops = vec![
+        Op::Set(Path::Topology, Record::Topology(next), topology.version),
+        Op::Delete(Path::Master, case.own_master()?.version),
+        released_lease(case)?,
+        answer(request, Progress::Released, String::new()),
+    ];
+    let text = format!("planned switch: read-only, hands over to {}", switch.to);
+    Some(Outcome::wait(Role::Replica, Reason::Switchover, text).write(Purpose::Release, ops).urgent())
+}
+
+/// A request whose answer is known: forget it.
+pub fn forget(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let switch = memory.switch.as_ref()?;
+    let request = case.view.ensemble.switchover.record();
+    let over = request.is_none_or(|request| {
+        request.operation != switch.operation || matches!(request.progress, Progress::Done | Progress::Refused | Progress::Undone)
+    });
+    if over {
+        memory.switch = None;
+    }
+    None
+}
