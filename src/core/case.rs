@@ -22,11 +22,15 @@ impl<'a> Case<'a> {
         &self.view.own.name
     }
 
-    /// Since when we are connected with everything read, and the granted T.
+    /// Since when we are connected, with everything read and our name taken in this session, and the granted T. Before
+    /// the name is taken another agent may be acting under it.
     #[must_use]
     pub fn connected(&self) -> Option<(Moment, Duration)> {
-        match self.view.ensemble.session {
-            Session::Connected { since, granted, .. } if self.view.ensemble.complete => Some((since, granted)),
+        let ensemble = &self.view.ensemble;
+        match ensemble.session {
+            Session::Connected { since, granted, id } if ensemble.complete => {
+                ensemble.agents.get(self.me()).filter(|agent| agent.owner == id).map(|_| (since, granted))
+            }
             _ => None,
         }
     }
@@ -94,7 +98,11 @@ impl<'a> Case<'a> {
     #[must_use]
     pub fn may_write(&self) -> bool {
         self.lease().is_some_and(|held| {
-            held.opened && self.topology().is_none_or(|topology| topology.record.epoch == held.epoch)
+            // An inherited lease does not know its epoch; that nobody else holds `master` is asked instead.
+            let epoch_ours = |epoch: u64| {
+                if held.inherited { self.others_master().is_none() } else { epoch == held.epoch }
+            };
+            held.opened && self.topology().is_none_or(|topology| epoch_ours(topology.record.epoch))
         })
     }
 

@@ -82,10 +82,13 @@ pub fn no_zookeeper(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
             Role::Primary,
             Reason::NoZookeeper,
             format!(
-                "no answer from ZooKeeper; writes go on for {:.1} s at the most, then the server is made read-only",
+                "ZooKeeper cannot be used at this moment; writes go on for {:.1} s at the most, then the server is made read-only",
                 (held.until - case.view.own.fencing_budget).until(case.now).as_secs_f64()
             ),
         ),
+        _ if case.view.ensemble.complete => {
+            Outcome::wait(Role::Unknown, Reason::Starting, "takes its name in ZooKeeper").urgent()
+        }
         _ => Outcome::wait(Role::Unknown, Reason::NoZookeeper, "no answer from ZooKeeper; nothing is changed until it is back"),
     })
 }

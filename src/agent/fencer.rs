@@ -1,0 +1,126 @@
+//! Makes the server read-only: by order of the decision loop, or by itself when the lease's end is near.
+//!
+//! This task waits for nobody: it reads the deadline from an atomic that the renewals write, and its connection is
+//! its own and stays open. It is also where every panic of the program ends ([`on_panic`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+
+use super::shared::{Shared, now};
+use crate::core::reason::Reason;
+use crate::core::time::Moment;
+use crate::mysql::fence::{Fence, Fenced};
+
+/// The longest sleep between two looks at the deadline: a renewal moves it without waking us.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long after a fence the deadline rests, so that a lease that stays lost is not fenced for again at once.
+const REST: Duration = Duration::from_millis(500);
+
+/// Set by the panic hook.
+#[derive(Debug, Clone, Default)]
+pub struct PanicFlag {
+    raised: Arc<AtomicBool>,
+    wake: Arc<Notify>,
+}
+
+/// From now on a panic in any thread raises the flag, after the usual message.
+#[must_use]
+pub fn on_panic() -> PanicFlag {
+    let flag = PanicFlag::default();
+    let raise = flag.clone();
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        raise.raised.store(true, Ordering::Release);
+        raise.wake.notify_one();
+    }));
+    flag
+}
+
+/// The fencing task.
+#[derive(Debug)]
+pub struct Fencer {
+    /// What the tasks share.
+    pub shared: Shared,
+    /// The connection and the ladder.
+    pub fence: Fence,
+    /// The end of our lease in nanoseconds, 0 for none.
+    pub deadline: Arc<AtomicU64>,
+    /// Orders of the decision loop.
+    pub orders: mpsc::Receiver<Reason>,
+    /// Raised by a panic.
+    pub panic: PanicFlag,
+    /// When the last fence ended.
+    pub last: Option<Moment>,
+}
+
+impl Fencer {
+    /// Runs until a panic has been answered with a fence.
+    pub async fn run(mut self) {
+        loop {
+            let reason = tokio::select! {
+                // A panic anywhere: whatever the lease says, nobody watches over this server any more.
+                () = self.panic.wake.notified() => Reason::Fenced,
+                // The decision loop saw a server that must not take writes.
+                Some(reason) = self.orders.recv() => reason,
+                // The lease's end is near and nobody renewed it.
+                () = self.lease_ends() => Reason::LeaseLost,
+            };
+            self.fence_now(reason).await;
+            if self.panic.raised.load(Ordering::Acquire) {
+                error!(event = "panic", "a part of the agent has failed; the server was made read-only, the agent ends");
+                return;
+            }
+            while self.orders.try_recv().is_ok() {}
+        }
+    }
+
+    /// Ends when the server takes writes and the lease is about to end.
+    async fn lease_ends(&self) {
+        loop {
+            let until = Moment(self.deadline.load(Ordering::Acquire));
+            let start = until - self.shared.own.borrow().fencing_budget;
+            let rested = self.last.is_none_or(|last| now().since(last) > REST);
+            // A deadline that was taken away (0) is the decision loop's business: it knows who has the role now.
+            if until.0 != 0 && now() >= start && rested && self.writable() {
+                return;
+            }
+            let wait = if until.0 == 0 { LOOK } else { start.until(now()) };
+            sleep(wait.clamp(Duration::from_millis(1), LOOK)).await;
+        }
+    }
+
+    fn writable(&self) -> bool {
+        self.shared.server.get().facts.is_some_and(|(facts, _)| facts.writable())
+    }
+
+    async fn fence_now(&mut self, reason: Reason) {
+        let started = now();
+        let budget = self.shared.own.borrow().fencing_budget;
+        warn!(event = "fencing", %reason, "makes the server read-only");
+        let result = self.fence.run(budget).await;
+        self.last = Some(now());
+        let ms = now().since(started).as_secs_f64() * 1000.0;
+        match &result {
+            Fenced::ReadOnly => info!(event = "fenced", %reason, ms, "the server is read-only"),
+            Fenced::Dead => warn!(event = "fenced", %reason, ms, "mysqld did not become read-only in time and was killed"),
+            Fenced::Failed(why) => error!(event = "fence_failed", %reason, ms, %why, "the server could not be made read-only"),
+        }
+        if !matches!(result, Fenced::Failed(_)) {
+            self.shared.fence_note.write(Some(reason));
+            self.shared.server.change(|server| {
+                server.fenced = Some(reason);
+                if let Some((facts, at)) = &mut server.facts {
+                    facts.super_read_only = true;
+                    facts.read_only = true;
+                    *at = now();
+                }
+            });
+        }
+    }
+}

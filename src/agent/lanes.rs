@@ -1,0 +1,163 @@
+//! The lanes: each does one thing at a time, and what it changed is read back before it is free again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::shared::{Busy, Shared, Taken, now};
+use crate::core::action::{MysqlAction, MysqlKind, Purpose, Write};
+use crate::core::reason::Reason;
+use crate::core::view::Failure;
+use crate::mysql::control::{Control, Done};
+use crate::zookeeper::lease_keeper::LeaseKeeper;
+use crate::zookeeper::viewer::Viewer;
+use crate::zookeeper::writer::{Outcome, Writer};
+
+/// How often a note is tried before it is given up.
+const NOTE_TRIES: u32 = 5;
+
+/// Writes to ZooKeeper.
+#[derive(Debug, Clone)]
+pub struct ZookeeperLane {
+    /// One at a time.
+    pub busy: Busy,
+    /// Through the lease's mutex, where a write touches the lease.
+    pub keeper: Arc<LeaseKeeper>,
+    /// For reading back.
+    pub viewer: Viewer,
+}
+
+impl ZookeeperLane {
+    /// Starts a write, unless one is under way.
+    pub fn start(&self, write: Write) {
+        if let Some(taken) = self.busy.take() {
+            tokio::spawn(self.clone().run(write, taken));
+        }
+    }
+
+    async fn run(self, write: Write, taken: Taken) {
+        let started = now();
+        let outcome = self.keeper.commit(&write).await;
+        let ms = now().since(started).as_secs_f64() * 1000.0;
+        let purpose = write.purpose;
+        // A refresh that fails leaves the view incomplete until everything was read again: nothing is decided by it.
+        match &outcome {
+            Outcome::Done { .. } => {
+                info!(event = "written", ?purpose, ms, "wrote to ZooKeeper");
+                let _ = self.viewer.refresh(outcome.touched(&write)).await;
+            }
+            Outcome::Rejected { path, why, .. } => {
+                // Somebody was faster: the next step sees what stands there now.
+                info!(event = "rejected", ?purpose, ?path, %why, "ZooKeeper refused a write; looking again");
+                let _ = self.viewer.refresh_all().await;
+            }
+            Outcome::Unknown { why } => {
+                // It may have landed or may yet: nothing is decided before everything was read again (interleaving 20).
+                warn!(event = "unknown", ?purpose, %why, "no answer to a write to ZooKeeper; reading back");
+                let _ = self.viewer.refresh_all().await;
+            }
+            Outcome::NotDone { why } => {
+                info!(event = "not_done", ?purpose, %why, "a write to ZooKeeper was not done");
+                tokio::time::sleep(Duration::from_millis(50)).await; // no connection: the next step would ask again at once
+            }
+        }
+        drop(taken);
+    }
+}
+
+/// Notes (incidents, history): nobody waits for them, none is dropped while there is room.
+pub async fn write_notes(writer: Writer, mut notes: mpsc::Receiver<Write>) {
+    while let Some(note) = notes.recv().await {
+        for attempt in 1..=NOTE_TRIES {
+            match writer.commit(&note).await {
+                Outcome::Done { .. } => break,
+                Outcome::Rejected { why, .. } => {
+                    info!(%why, purpose = ?note.purpose, "a note was refused");
+                    break;
+                }
+                Outcome::Unknown { why } | Outcome::NotDone { why } if attempt == NOTE_TRIES => {
+                    warn!(%why, purpose = ?note.purpose, "a note could not be written and is given up");
+                }
+                Outcome::Unknown { .. } | Outcome::NotDone { .. } => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        }
+    }
+}
+
+/// Whether a write is a note.
+#[must_use]
+pub fn is_note(write: &Write) -> bool {
+    matches!(write.purpose, Purpose::Incident | Purpose::History)
+}
+
+/// Statements on MySQL.
+#[derive(Debug, Clone)]
+pub struct MysqlLane {
+    /// One at a time.
+    pub busy: Busy,
+    /// The connection for it.
+    pub control: Arc<tokio::sync::Mutex<Control>>,
+    /// Where the result goes.
+    pub shared: Shared,
+}
+
+impl MysqlLane {
+    /// Starts an action, unless one is under way.
+    pub fn start(&self, action: MysqlAction) {
+        if let Some(taken) = self.busy.take() {
+            tokio::spawn(self.clone().run(action, taken));
+        }
+    }
+
+    async fn run(self, action: MysqlAction, taken: Taken) {
+        let kind = action.kind();
+        let started = now();
+        let mut control = self.control.lock().await;
+        let result = control.execute(&action).await;
+        let ms = now().since(started).as_secs_f64() * 1000.0;
+        if kind != MysqlKind::WaitApplied {
+            match &result {
+                Ok(_) => info!(event = "done", action = ?kind, ms, "on MySQL"),
+                Err(error) => warn!(event = "failed", action = ?kind, ms, %error, "on MySQL"),
+            }
+        }
+        let asked = now();
+        let facts = control.facts().await;
+        drop(control);
+        let fenced = fence_note(kind, result.is_ok());
+        if let Some(note) = fenced {
+            self.shared.fence_note.write(note);
+        }
+        self.shared.server.change(|server| {
+            match &result {
+                Ok(done) => {
+                    server.failure = None;
+                    if let Some(note) = fenced {
+                        server.fenced = note;
+                    }
+                    if let Done::Diverged { extra } = done {
+                        server.errant = extra.clone();
+                    } else if kind == MysqlKind::Follow {
+                        server.errant = Default::default();
+                    }
+                }
+                Err(error) => server.failure = Some(Failure { kind, why: error.to_string(), at: now() }),
+            }
+            if let Ok(facts) = facts {
+                server.facts = Some((facts, asked));
+            }
+        });
+        drop(taken);
+    }
+}
+
+/// What an action changes in the record of who made the server read-only.
+fn fence_note(kind: MysqlKind, succeeded: bool) -> Option<Option<Reason>> {
+    match kind {
+        MysqlKind::Close if succeeded => Some(Some(Reason::Switchover)),
+        MysqlKind::Open | MysqlKind::Follow if succeeded => Some(None),
+        _ => None,
+    }
+}

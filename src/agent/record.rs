@@ -1,0 +1,71 @@
+//! What is published of our server in `agents/<name>`.
+
+use std::time::Duration;
+
+use crate::core::outcome::Decision;
+use crate::core::reason::Reason;
+use crate::core::records::{AgentRecord, Role, ServerRecord, SourceRecord};
+use crate::core::time::{Moment, Wall};
+use crate::core::view::{Channel, Health, IoThread, Own, Server, ServerFacts};
+
+/// The record of this moment.
+#[must_use]
+pub fn agent_record(own: &Own, server: &Server, decision: Option<&Decision>, wall: Wall, now: Moment) -> AgentRecord {
+    let outcome = decision.map(|decision| &decision.outcome);
+    AgentRecord {
+        name: own.name.clone(),
+        address: own.address.clone(),
+        boot_id: own.boot_id.clone(),
+        instance: own.instance.clone(),
+        agent_version: own.agent_version.clone(),
+        at: wall,
+        zone: own.zone.clone(),
+        priority: own.priority,
+        tags: own.tags.clone(),
+        role: outcome.map_or(Role::Unknown, |outcome| outcome.role),
+        row: decision.map_or_else(String::new, |decision| decision.row.to_owned()),
+        reason: outcome.map_or(Reason::Starting, |outcome| outcome.reason),
+        detail: outcome.map_or_else(String::new, |outcome| outcome.detail.clone()),
+        server: server.facts.as_ref().map(|(facts, at)| server_record(server, facts, now.since(*at))),
+    }
+}
+
+fn server_record(server: &Server, facts: &ServerFacts, age: Duration) -> ServerRecord {
+    let healthy = matches!(server.health, Health::Healthy | Health::Blocked { .. });
+    ServerRecord {
+        server_uuid: facts.server_uuid.clone(),
+        server_id: facts.server_id,
+        version: facts.version.clone(),
+        healthy,
+        // What was writable when it was last seen counts as writable until something else is known.
+        writable: facts.writable() && !matches!(server.process, crate::core::view::Process::Exited { .. }),
+        executed: facts.executed.clone(),
+        retrieved: facts.channel.as_ref().map(|channel| channel.retrieved.clone()).unwrap_or_default(),
+        source: facts.channel.as_ref().map(source_record),
+        lag_ms: lag(facts, age),
+        replicas: facts.replicas.clone(),
+        blocked: match &server.health {
+            Health::Blocked { by } => Some(by.clone()),
+            Health::Unreachable { why } | Health::Failed { why, .. } => Some(why.clone()),
+            Health::Healthy | Health::Unknown => None,
+        },
+        errant: server.errant.clone(),
+    }
+}
+
+/// Only a replica lags; what is unknown stays out instead of reading as zero.
+fn lag(facts: &ServerFacts, age: Duration) -> Option<u64> {
+    facts.channel.as_ref()?;
+    u64::try_from((facts.heartbeat_age? + age).as_millis()).ok()
+}
+
+fn source_record(channel: &Channel) -> SourceRecord {
+    let error = [&channel.sql_error, &channel.io_error].into_iter().find(|error| !error.is_empty()).cloned();
+    SourceRecord {
+        address: channel.source.clone(),
+        server_uuid: Some(channel.source_uuid.clone()).filter(|uuid| !uuid.is_empty()),
+        io_running: channel.io == IoThread::Yes,
+        sql_running: channel.sql_running,
+        error,
+    }
+}

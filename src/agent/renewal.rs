@@ -1,0 +1,148 @@
+//! The lease's renewals: a task of its own, that waits for nothing but ZooKeeper.
+//!
+//! The observation of our server rides in the renewal's transaction, so that an agent at rest writes once each
+//! `zookeeper.renew_interval` and not more. An agent without a lease publishes its observation in the same rhythm.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{debug, info, warn};
+
+use super::record::agent_record;
+use super::run::End;
+use super::shared::{Shared, now};
+use crate::cli::exit::Exit;
+use crate::core::records::AgentRecord;
+use crate::core::view::Held;
+use crate::host::clock;
+use crate::host::lease_file::LeaseFile;
+use crate::zookeeper::lease_keeper::{LeaseKeeper, Renewal};
+use crate::zookeeper::name::{Name, NameError};
+use crate::zookeeper::writer::Writer;
+use crate::core::view::{Ensemble, Session};
+
+/// The renewal task.
+#[derive(Debug)]
+pub struct Renewals {
+    /// What the tasks share.
+    pub shared: Shared,
+    /// Our lease.
+    pub keeper: Arc<LeaseKeeper>,
+    /// Our node below `agents`.
+    pub name: Arc<Name>,
+    /// ZooKeeper as last seen: a new session needs our node anew.
+    pub ensemble: watch::Receiver<Arc<Ensemble>>,
+    /// Creates the directories.
+    pub writer: Writer,
+    /// Ends the agent: its name is another's.
+    pub fatal: mpsc::Sender<End>,
+    /// The session in which the name was taken last.
+    pub session: i64,
+    /// Asked for by the decision loop: something changed that the others should see now.
+    pub hurry: mpsc::Receiver<()>,
+}
+
+impl Renewals {
+    /// Runs until the program ends.
+    pub async fn run(mut self) {
+        let mut rhythm = interval(self.shared.own.borrow().renew_interval);
+        rhythm.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                // The regular renewal.
+                _ = rhythm.tick() => {}
+                // Something that others wait for: `opened`, a changed role, a server that came or went.
+                Some(()) = self.hurry.recv() => {
+                    // What was asked for while the last one was under way is answered by this one.
+                    while self.hurry.try_recv().is_ok() {}
+                }
+            }
+            let retry = self.once().await;
+            if retry {
+                // A renewal that failed is repeated within the interval, not a whole interval later: the time that
+                // is left shrinks, and the next connection may stand already.
+                sleep(self.shared.own.borrow().renew_interval / 4).await;
+                let _ = self.once().await;
+            }
+        }
+    }
+
+    fn record(&self) -> AgentRecord {
+        let decision = self.shared.decision.borrow().clone();
+        agent_record(&self.shared.own.borrow(), &self.shared.server.get(), decision.as_deref(), clock::wall(), now())
+    }
+
+    /// A new session starts without our node below `agents`: the old one goes with its session.
+    async fn keep_name(&mut self, record: &AgentRecord) {
+        let Session::Connected { id, .. } = self.ensemble.borrow().session else { return };
+        if id == self.session {
+            return;
+        }
+        if let Err(why) = self.writer.prepare().await {
+            debug!(%why, "the directories could not be created yet");
+            return;
+        }
+        match self.name.claim(record, true, &mut self.ensemble).await {
+            Ok(()) => self.session = id,
+            Err(NameError::NoAnswer(why)) => debug!(%why, "our name was not taken yet"),
+            Err(error @ NameError::Taken { .. }) => {
+                let _ = self.fatal.send((Exit::Refused, error.to_string())).await;
+            }
+            Err(error) => {
+                let _ = self.fatal.send((Exit::ZookeeperUnreachable, error.to_string())).await;
+            }
+        }
+    }
+
+    /// One renewal, or one publication where no lease is held; whether it should be tried again at once.
+    async fn once(&mut self) -> bool {
+        let record = self.record();
+        self.keep_name(&record).await;
+        let opened = self.shared.decision.borrow().as_ref().is_some_and(|decision| decision.want_opened);
+        let watermark = self.shared.watermark.borrow().clone();
+        match self.keeper.renew(&record, &watermark, opened).await {
+            Renewal::Renewed { took } => {
+                debug!(ms = took.as_secs_f64() * 1000.0, "lease renewed");
+                false
+            }
+            Renewal::NotHeld => {
+                let outcome = self.name.publish(&record).await;
+                debug!(?outcome, "observation published");
+                false
+            }
+            Renewal::OtherSession => {
+                info!(event = "new_session", "a new session: the node master has to be made anew before the next renewal");
+                false
+            }
+            Renewal::Lost { why } => {
+                warn!(event = "lease_lost", "the lease is lost: {why}");
+                false
+            }
+            Renewal::Unknown { why } => {
+                info!(event = "renewal_unknown", "no answer to a renewal of the lease: {why}");
+                true
+            }
+            Renewal::NotDone { why } => {
+                debug!("renewal not done: {why}");
+                true
+            }
+        }
+    }
+}
+
+/// Mirrors the lease's end into the file that the guard and a restarted agent read.
+pub async fn mirror(mut held: watch::Receiver<Option<Held>>, mut file: LeaseFile) {
+    let mut complained = false;
+    while held.changed().await.is_ok() {
+        let until = held.borrow_and_update().as_ref().map(|held| held.until);
+        match file.write(until) {
+            Ok(()) => complained = false,
+            Err(error) if !complained => {
+                complained = true;
+                warn!(%error, "the lease file cannot be written: a restart of this agent will fence its server");
+            }
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Start-up, the tasks, the orderly stop.
+
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tracing::{error, info, warn};
+
+use super::fencer::{Fencer, on_panic};
+use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
+use super::renewal::{Renewals, mirror};
+use super::shared::{Busy, FenceNote, ServerCell, Shared, now};
+use super::turn::Turn;
+use super::watcher;
+use crate::cli::exit::Exit;
+use crate::config::Config;
+use crate::config::sections::{Endpoint, Mode, Readers};
+use crate::core::gtid::GtidSet;
+use crate::core::records::Role;
+use crate::core::time::Moment;
+use crate::core::timing::Timing;
+use crate::core::view::{Held, Own, Session};
+use crate::host::lease_file::{self, LeaseFile};
+use crate::host::state_dir::{StateDir, StateDirError};
+use crate::host::clock;
+use crate::mysql::connect::{Place, Target};
+use crate::zookeeper::lease_keeper::LeaseKeeper;
+use crate::zookeeper::name::Name;
+use crate::zookeeper::session::{self, Auth, Link};
+use crate::zookeeper::tree::Tree;
+use crate::zookeeper::viewer::Viewer;
+use crate::zookeeper::writer::Writer;
+
+/// Why the agent ends: an exit code and a text for stderr.
+pub type End = (Exit, String);
+
+/// A look at the tree: `leave_behind` for the agent, whose session must outlive a restart.
+#[must_use]
+pub fn open_tree(config: &Config, leave_behind: bool) -> (Viewer, Writer) {
+    let (_, viewer, writer) = open_link(config, leave_behind);
+    (viewer, writer)
+}
+
+fn open_link(config: &Config, leave_behind: bool) -> (Link, Viewer, Writer) {
+    let zookeeper = &config.zookeeper;
+    let readers = match &zookeeper.readers {
+        Readers::World => session::Readers::World,
+        Readers::Digests(digests) => session::Readers::Digest(digests.clone()),
+    };
+    let auth = zookeeper.auth.as_ref().map(|auth| Auth {
+        user: auth.user.clone(),
+        password: auth.password.reveal().to_owned(),
+        readers: readers.clone(),
+    });
+    let link = Link::open(
+        session::Options {
+            hosts: zookeeper.hosts.iter().map(ToString::to_string).collect(),
+            session_timeout: zookeeper.session_timeout,
+            op_timeout: zookeeper.op_timeout,
+            auth,
+            leave_behind,
+        },
+        clock::now,
+    );
+    let tree = Tree::new(&zookeeper.root, &config.cluster);
+    let viewer = Viewer::start(&link, tree.clone(), clock::now);
+    let writer = Writer::new(&link, tree);
+    (link, viewer, writer)
+}
+
+/// The agent's account on its own server.
+#[must_use]
+pub fn own_target(config: &Config) -> Target {
+    let place = match &config.mysql.endpoint {
+        Endpoint::Socket(path) => Place::Socket(path.clone()),
+        Endpoint::Tcp(address) => Place::Tcp { host: address.host.clone(), port: address.port },
+    };
+    Target::new(place, &config.mysql.user, config.mysql.password.reveal())
+}
+
+/// Identity and policy for the core.
+///
+/// # Errors
+/// The host's boot id cannot be read.
+pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Own> {
+    Ok(Own {
+        cluster: config.cluster.clone(),
+        name: config.name.clone(),
+        address: config.mysql.advertise.to_string(),
+        zone: config.zone.clone(),
+        tags: config.tags.clone(),
+        boot_id: clock::boot_id()?,
+        instance: instance.to_owned(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        priority: config.failover.priority,
+        durability: config.failover.durability,
+        sync_replicas: config.failover.sync_replicas,
+        max_lag: config.failover.max_lag,
+        catch_up_timeout: config.failover.catch_up_timeout,
+        renew_interval: config.zookeeper.renew_interval,
+        op_timeout: config.zookeeper.op_timeout,
+        fencing_budget: config.fencing.budget,
+        kill_connections: config.fencing.kill_connections,
+        heartbeat_interval: config.heartbeat.interval,
+        managed,
+    })
+}
+
+/// Runs the agent until it is told to stop, refuses, or a part of it fails.
+pub async fn run(config: Config, path: &std::path::Path) -> End {
+    if config.failover.mode != Mode::Automatic {
+        return (
+            Exit::Usage,
+            "failover.mode: only 'automatic' is in force in this version; the agent does not start rather than act \
+             against 'manual' or 'observe'"
+                .to_owned(),
+        );
+    }
+    for key in config.not_yet_in_force() {
+        warn!(event = "not_in_force", key, "this key is set and has no effect in this version");
+    }
+    let panic = on_panic();
+    let start = match Start::new(config) {
+        Ok(start) => start,
+        Err(end) => return end,
+    };
+    start.go(panic, path).await
+}
+
+/// What a start needs before any task runs.
+struct Start {
+    config: Config,
+    own: Own,
+    state_dir: StateDir,
+    lease_file: Option<LeaseFile>,
+    inherited: Option<Held>,
+}
+
+impl Start {
+    fn new(config: Config) -> Result<Self, End> {
+        let state_dir = StateDir::take(&config.state_dir).map_err(|error| match error {
+            StateDirError::InUse { .. } => (Exit::Refused, error.to_string()),
+            _ => (Exit::Usage, error.to_string()),
+        })?;
+        let marker = state_dir.member().unwrap_or_else(|error| {
+            warn!(%error, "the marker of this server cannot be read and counts as absent");
+            None
+        });
+        let managed = marker.is_some_and(|marker| marker.adopted && marker.cluster == config.cluster);
+        let host = |error: std::io::Error| (Exit::Usage, format!("this host cannot be examined: {error}"));
+        let instance = clock::new_instance().map_err(host)?;
+        let own = own(&config, &instance, managed).map_err(host)?;
+        let path = LeaseFile::path_in(&config.run_dir, &config.cluster, &config.name);
+        let inherited = inherited_lease(&path, &own.boot_id);
+        let lease_file = LeaseFile::open(&path, &own.boot_id, &instance)
+            .inspect_err(|error| warn!(%error, "no lease file: a restart of this agent will fence its server"))
+            .ok();
+        Ok(Self { config, own, state_dir, lease_file, inherited })
+    }
+
+    async fn go(self, panic: super::fencer::PanicFlag, path: &std::path::Path) -> End {
+        let Start { config, own, state_dir, lease_file, inherited } = self;
+        let (link, viewer, writer) = open_link(&config, true);
+        let (own_sender, own_receiver) = watch::channel(Arc::new(own));
+        let (decisions, decision) = watch::channel(None);
+        let (watermarks, watermark) = watch::channel(GtidSet::new());
+        let fence_note = Arc::new(FenceNote::new(&config.state_dir));
+        let server = ServerCell::new(fence_note.read());
+        let shared = Shared { own: own_receiver, server, decision, watermark, fence_note };
+        let name = Arc::new(Name::new(writer.clone(), config.name.clone(), clock::now));
+        let keeper = Arc::new(LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), clock::now));
+
+        let (hurry, hurried) = mpsc::channel(1);
+        let (orders, ordered) = mpsc::channel(4);
+        let (notes, noted) = mpsc::channel(64);
+        let (fatal, mut ended) = mpsc::channel::<End>(4);
+
+        let fencer = Fencer {
+            shared: shared.clone(),
+            fence: watcher::fence(&config),
+            deadline: keeper.until(),
+            orders: ordered,
+            panic,
+            last: None,
+        };
+        let fenced = tokio::spawn(fencer.run());
+        if let Some(file) = lease_file {
+            tokio::spawn(mirror(keeper.held(), file));
+        }
+        tokio::spawn(watch_timing(link, config.clone(), fatal.clone()));
+        let renewals = Renewals {
+            shared: shared.clone(),
+            keeper: keeper.clone(),
+            name,
+            writer: writer.clone(),
+            ensemble: viewer.view(),
+            session: 0,
+            hurry: hurried,
+            fatal: fatal.clone(),
+        };
+        tokio::spawn(renewals.run());
+        tokio::spawn(write_notes(writer.clone(), noted));
+        watcher::start(&config, &shared, watermarks);
+        let turn = Turn {
+            shared: shared.clone(),
+            ensemble: viewer.view(),
+            held: keeper.held(),
+            inherited,
+            decisions,
+            zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer },
+            mysql: MysqlLane { busy: Busy::default(), control: watcher::control(&config), shared: shared.clone() },
+            notes,
+            fence: orders,
+            hurry,
+            state_dir,
+            marked: false,
+        };
+        tokio::spawn(async move {
+            let refusal = turn.run().await;
+            let _ = fatal.send((Exit::Refused, refusal)).await;
+        });
+        let reload = reload_on_hangup(config, path.to_owned(), own_sender);
+        tokio::select! {
+            // A part refused to go on.
+            Some(end) = ended.recv() => end,
+            // A panic was answered with a fence.
+            _ = fenced => (Exit::No, "a part of the agent has failed (see the log above); the server was made read-only".to_owned()),
+            // systemd or an operator stops us: the lease stays behind, a restart takes it over.
+            () = told_to_stop() => stopped(&shared),
+            // Never ends.
+            () = reload => (Exit::No, "unreachable: reloading ended".to_owned()),
+        }
+    }
+}
+
+/// The lease that our predecessor on this boot left: until its end the server may go on taking writes.
+fn inherited_lease(path: &std::path::Path, boot_id: &str) -> Option<Held> {
+    let state = match lease_file::read(path) {
+        Ok(Some(Ok(state))) => state,
+        Ok(None) => return None,
+        Ok(Some(Err(error))) => {
+            warn!(%error, path = %path.display(), "the lease file is not valid and counts as absent");
+            return None;
+        }
+        Err(error) => {
+            warn!(%error, path = %path.display(), "the lease file cannot be read and counts as absent");
+            return None;
+        }
+    };
+    let until = state.until.filter(|until| state.boot_id == boot_id && *until > now())?;
+    // The epoch is not in the file; the core compares it only where `topology` is known, and by then asks `master`.
+    Some(Held { epoch: 0, until, opened: true, inherited: true })
+}
+
+/// Checks the inequality of the timing with what the ensemble granted, at the start and after every reconnection.
+async fn watch_timing(link: Link, config: Config, fatal: mpsc::Sender<End>) {
+    let mut changes = link.changes();
+    let mut first = true;
+    loop {
+        if let Session::Connected { granted, .. } = link.session() {
+            let timing = Timing {
+                session_timeout: granted,
+                renew_interval: config.zookeeper.renew_interval,
+                op_timeout: config.zookeeper.op_timeout,
+                fencing_budget: config.fencing.budget,
+            };
+            match timing.check() {
+                Ok(()) => info!(event = "connected", granted_ms = granted.as_millis(), "connected to ZooKeeper"),
+                Err(fault) if first => {
+                    let text = format!("the ensemble granted a session timeout of {:.1} s: {fault}", granted.as_secs_f64());
+                    let _ = fatal.send((Exit::Usage, text)).await;
+                    return;
+                }
+                Err(fault) => error!(event = "timing", %fault, "the ensemble granted another session timeout than before"),
+            }
+            first = false;
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn told_to_stop() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+fn stopped(shared: &Shared) -> End {
+    let role = shared.decision.borrow().as_ref().map_or(Role::Unknown, |decision| decision.outcome.role);
+    if role == Role::Primary {
+        warn!(
+            event = "stopped",
+            "the agent of the PRIMARY stops and leaves its lease behind: start it again before the lease ends, or another \
+             server takes over (switch first with 'mysql-ha-agent promote')"
+        );
+    } else {
+        info!(event = "stopped", "the agent stops");
+    }
+    (Exit::Done, String::new())
+}
+
+/// SIGHUP reads the file again. A file that cannot work changes nothing.
+async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: watch::Sender<Arc<Own>>) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    loop {
+        if hangup.recv().await.is_none() {
+            return std::future::pending().await;
+        }
+        match crate::config::load(&path) {
+            Err(faults) => error!(event = "reload_failed", "the configuration stays as it was: {faults}"),
+            Ok(next) => {
+                let changes = config.reload_differences(&next);
+                info!(event = "reloaded", applied = ?changes.applied, "configuration read again");
+                if !changes.needs_restart.is_empty() {
+                    warn!(event = "needs_restart", keys = ?changes.needs_restart, "these keys take effect at the next start");
+                }
+                own.send_modify(|own| {
+                    let mut changed = own.as_ref().clone();
+                    changed.priority = next.failover.priority;
+                    changed.max_lag = next.failover.max_lag;
+                    changed.catch_up_timeout = next.failover.catch_up_timeout;
+                    changed.kill_connections = next.fencing.kill_connections;
+                    changed.tags = next.tags.clone();
+                    *own = Arc::new(changed);
+                });
+                config = next;
+            }
+        }
+    }
+}
+
+/// A moment long past, for tests of the inherited lease.
+#[cfg(test)]
+const NEVER: Moment = Moment(0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_of_another_boot_or_of_the_past_is_not_inherited() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = LeaseFile::path_in(folder.path(), "orders", "db1");
+        assert_eq!(inherited_lease(&path, "boot"), None);
+        let mut file = LeaseFile::open(&path, "boot", "one").unwrap();
+        let until = now() + std::time::Duration::from_secs(60);
+        file.write(Some(until)).unwrap();
+        assert_eq!(inherited_lease(&path, "boot").map(|held| held.until), Some(until));
+        assert_eq!(inherited_lease(&path, "another boot"), None);
+        file.write(Some(NEVER)).unwrap();
+        assert_eq!(inherited_lease(&path, "boot"), None);
+        file.write(None).unwrap();
+        assert_eq!(inherited_lease(&path, "boot"), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! What the tasks share. Each part has one writer.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{Notify, watch};
+
+use crate::core::gtid::GtidSet;
+use crate::core::outcome::Decision;
+use crate::core::reason::Reason;
+use crate::core::view::{Own, Server};
+use crate::host::clock;
+
+/// Our own server as last seen. The watcher writes health and process; whoever has read the server writes the facts.
+#[derive(Debug, Clone)]
+pub struct ServerCell {
+    sender: Arc<watch::Sender<Server>>,
+}
+
+impl ServerCell {
+    /// Nothing seen yet, but what a predecessor left behind: that it had fenced the server.
+    #[must_use]
+    pub fn new(fenced: Option<Reason>) -> Self {
+        Self { sender: Arc::new(watch::Sender::new(Server { fenced, ..Server::default() })) }
+    }
+
+    /// A copy of what is known now.
+    #[must_use]
+    pub fn get(&self) -> Server {
+        self.sender.borrow().clone()
+    }
+
+    /// Every change.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Server> {
+        self.sender.subscribe()
+    }
+
+    /// Changes a part; those who wait are woken only where something differs.
+    pub fn change(&self, edit: impl FnOnce(&mut Server)) {
+        self.sender.send_if_modified(|server| {
+            let before = server.clone();
+            edit(server);
+            *server != before
+        });
+    }
+}
+
+/// Everything the tasks have in common.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// Who we are; replaced whole by a reload.
+    pub own: watch::Receiver<Arc<Own>>,
+    /// Our server.
+    pub server: ServerCell,
+    /// The present decision; none before the first step.
+    pub decision: watch::Receiver<Option<Arc<Decision>>>,
+    /// Executed, read before the last acknowledged heartbeat was sent (interleaving 17).
+    pub watermark: watch::Receiver<GtidSet>,
+    /// Where the fence's reason is kept over a restart.
+    pub fence_note: Arc<FenceNote>,
+}
+
+/// The reason of a fence, kept in `state_dir`: a restarted agent must know that the server's read-only is ours.
+#[derive(Debug)]
+pub struct FenceNote {
+    path: PathBuf,
+}
+
+impl FenceNote {
+    /// In this `state_dir`.
+    #[must_use]
+    pub fn new(state_dir: &std::path::Path) -> Self {
+        Self { path: state_dir.join("fenced") }
+    }
+
+    /// What the predecessor noted.
+    #[must_use]
+    pub fn read(&self) -> Option<Reason> {
+        let text = std::fs::read_to_string(&self.path).ok()?;
+        Reason::ALL.iter().copied().find(|reason| reason.code() == text.trim())
+    }
+
+    /// Notes or clears. A full disk is no reason to stop: the note only spares an operator one command.
+    pub fn write(&self, reason: Option<Reason>) {
+        let result = match reason {
+            Some(reason) => std::fs::write(&self.path, reason.code()),
+            None => std::fs::remove_file(&self.path).or_else(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }),
+        };
+        if let Err(error) = result {
+            tracing::warn!(path = %self.path.display(), %error, "cannot note the fence; after a restart a read-only primary would count as set by hand");
+        }
+    }
+}
+
+/// A lane: one thing at a time; a second one is turned away and comes again with the next step.
+#[derive(Debug, Clone, Default)]
+pub struct Busy {
+    flag: Arc<AtomicBool>,
+    freed: Arc<Notify>,
+}
+
+impl Busy {
+    /// Takes the lane; `None` where it is taken.
+    #[must_use]
+    pub fn take(&self) -> Option<Taken> {
+        (!self.flag.swap(true, Ordering::AcqRel)).then(|| Taken(self.clone()))
+    }
+
+    /// Waits until the lane has been freed.
+    pub async fn freed(&self) {
+        self.freed.notified().await;
+    }
+}
+
+/// A lane that is taken; free again when this is dropped, also by a panic or a cancelled task.
+#[derive(Debug)]
+pub struct Taken(Busy);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.flag.store(false, Ordering::Release);
+        self.0.freed.notify_one();
+    }
+}
+
+/// Now, on the clock that decisions use.
+#[must_use]
+pub fn now() -> crate::core::time::Moment {
+    clock::now()
+}

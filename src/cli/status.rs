@@ -1,0 +1,175 @@
+//! `status` and `history`: the cluster as people and scripts read it.
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use super::exit::Exit;
+use crate::core::records::{AgentRecord, HistoryRecord, MemberState, Topology};
+use crate::core::view::{Ensemble, Node};
+
+/// The cluster at one moment; the JSON form of `status --json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Whether nothing is wrong.
+    pub healthy: bool,
+    /// What is wrong, worst first.
+    pub problems: Vec<String>,
+    /// The epoch; 0 before adoption.
+    pub epoch: u64,
+    /// Who takes writes.
+    pub primary: Option<String>,
+    /// Since when roles are as they are.
+    pub since: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// `topology` whole, as clients see it.
+    pub topology: Option<Topology>,
+    /// Each server, recorded or not.
+    pub members: Vec<MemberStatus>,
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemberStatus {
+    /// Its agent's name.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
+    /// What clients may do with it; none when it is not recorded.
+    pub state: Option<MemberState>,
+    /// Its agent's observation; none when no agent is present.
+    pub agent: Option<AgentRecord>,
+    /// Received and not yet applied transactions.
+    pub unapplied: Option<u64>,
+}
+
+/// Builds the status from the tree.
+#[must_use]
+pub fn status(cluster: &str, ensemble: &Ensemble) -> Status {
+    let topology = ensemble.topology.record();
+    let mut names: Vec<&String> = topology.map(|topology| topology.members.keys().collect()).unwrap_or_default();
+    names.extend(ensemble.agents.keys());
+    names.sort_unstable();
+    names.dedup();
+    let members: Vec<MemberStatus> = names.into_iter().map(|name| member(name, ensemble)).collect();
+    let problems = problems(ensemble, &members);
+    Status {
+        cluster: cluster.to_owned(),
+        healthy: problems.is_empty(),
+        problems,
+        epoch: topology.map_or(0, |topology| topology.epoch),
+        primary: topology.and_then(|topology| topology.primary.clone()),
+        since: topology.map(|topology| topology.since.0.clone()),
+        reason: topology.map(|topology| topology.reason.code().to_owned()),
+        topology: topology.cloned(),
+        members,
+    }
+}
+
+fn member(name: &str, ensemble: &Ensemble) -> MemberStatus {
+    let recorded = ensemble.topology.record().and_then(|topology| topology.members.get(name));
+    let agent = ensemble.agents.get(name).map(|seen| seen.record.clone());
+    let server = agent.as_ref().and_then(|agent| agent.server.as_ref());
+    MemberStatus {
+        name: name.to_owned(),
+        address: recorded.map(|member| member.address.clone()).or_else(|| agent.as_ref().map(|agent| agent.address.clone())).unwrap_or_default(),
+        state: recorded.map(|member| member.state),
+        unapplied: server.map(|server| server.retrieved.subtract(&server.executed).count()),
+        agent,
+    }
+}
+
+fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
+    let mut problems = Vec::new();
+    match &ensemble.topology {
+        Node::Absent => problems.push("no topology yet: the replica set has not been adopted".to_owned()),
+        Node::Unreadable { why, .. } => problems.push(format!("the node topology cannot be read: {why}")),
+        Node::Here(topology) if topology.record.primary.is_none() => {
+            problems.push(format!("no server takes writes ({})", topology.record.reason));
+        }
+        Node::Here(topology) if topology.record.durability.degraded => problems.push("degraded: writes are not acknowledged by a replica".to_owned()),
+        Node::Here(_) => {}
+    }
+    for member in members {
+        match (&member.agent, member.state) {
+            (None, _) => problems.push(format!("{}: its agent is not running", member.name)),
+            (Some(agent), Some(MemberState::Na) | None) => problems.push(format!("{}: {}", member.name, agent.detail)),
+            (Some(agent), Some(_)) if agent.server.as_ref().is_none_or(|server| !server.healthy || !server.errant.is_empty()) => {
+                problems.push(format!("{}: {}", member.name, agent.detail));
+            }
+            _ => {}
+        }
+    }
+    problems
+}
+
+impl Status {
+    /// 0 healthy, 1 not.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        if self.healthy { Exit::Done } else { Exit::No }
+    }
+
+    /// For people: what is wrong first, then a table.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for problem in &self.problems {
+            text.push_str(&format!("!  {problem}\n"));
+        }
+        let primary = self.primary.as_deref().unwrap_or("none");
+        text.push_str(&format!("cluster {}   epoch {}   primary {primary}", self.cluster, self.epoch));
+        if let (Some(since), Some(reason)) = (&self.since, &self.reason) {
+            text.push_str(&format!("   since {since} ({reason})"));
+        }
+        text.push('\n');
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(["server", "address", "state", "role", "lag", "unapplied", "version", "why"]);
+        for member in &self.members {
+            let agent = member.agent.as_ref();
+            let server = agent.and_then(|agent| agent.server.as_ref());
+            let dash = || "-".to_owned();
+            table.add_row([
+                member.name.clone(),
+                member.address.clone(),
+                member.state.map_or_else(dash, |state| state.to_string()),
+                agent.map_or_else(|| "no agent".to_owned(), |agent| agent.role.to_string()),
+                server.and_then(|server| server.lag_ms).map_or_else(dash, |ms| format!("{:.1} s", ms as f64 / 1000.0)),
+                member.unapplied.map_or_else(dash, |count| count.to_string()),
+                server.map_or_else(dash, |server| server.version.clone()),
+                agent.map_or_else(dash, |agent| agent.detail.clone()),
+            ]);
+        }
+        text.push_str(&table.to_string());
+        text.push('\n');
+        text
+    }
+}
+
+/// `history` for people, newest last.
+#[must_use]
+pub fn history_text(records: &[HistoryRecord]) -> String {
+    if records.is_empty() {
+        return "no role change yet\n".to_owned();
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["epoch", "at", "cause", "from", "to", "phases (ms)", "total (ms)", "lost"]);
+    for record in records {
+        let phases = record.phases.in_order().iter().map(|(name, ms)| format!("{name} {ms:.1}")).collect::<Vec<_>>().join(", ");
+        table.add_row([
+            record.epoch.to_string(),
+            record.at.0.clone(),
+            record.cause.to_string(),
+            record.from.clone().unwrap_or_else(|| "-".to_owned()),
+            record.to.clone(),
+            phases,
+            format!("{:.1}", record.phases.total()),
+            if record.lost.is_empty() { "nothing".to_owned() } else { record.lost.to_string() },
+        ]);
+    }
+    format!("{table}\n")
+}
