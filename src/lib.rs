@@ -9,8 +9,8 @@
 
 pub mod core;
 #[cfg(feature = "agent")]
+pub mod host;
+#[cfg(feature = "agent")]
 pub mod mysql;
 #[cfg(feature = "datasource")]
 pub mod zookeeper;
-#[cfg(feature = "agent")]
-pub mod host;

@@ -85,7 +85,9 @@ impl<'a> Case<'a> {
     /// Our server answers.
     #[must_use]
     pub fn healthy(&self) -> bool {
-        matches!(self.view.server.health, Health::Healthy | Health::Blocked { .. }) && self.facts().is_some() && !self.exited()
+        matches!(self.view.server.health, Health::Healthy | Health::Blocked { .. })
+            && self.facts().is_some()
+            && !self.exited()
     }
 
     /// Our lease, while it can still be used: from `until − fencing.budget` on the server is being fenced.
@@ -161,7 +163,12 @@ impl<'a> Case<'a> {
     /// Our locks in the race, lowest first, with their versions.
     pub fn own_locks(&self) -> impl Iterator<Item = (i64, &'a Seen<super::records::Vote>)> {
         let me = self.me();
-        self.view.ensemble.locks.iter().filter(move |(_, lock)| lock.record.name == me).map(|(sequence, lock)| (*sequence, lock))
+        self.view
+            .ensemble
+            .locks
+            .iter()
+            .filter(move |(_, lock)| lock.record.name == me)
+            .map(|(sequence, lock)| (*sequence, lock))
     }
 
     /// Whether another agent's healthy replica could take over.

@@ -128,7 +128,10 @@ pub fn follows(agent: &AgentRecord, primary_uuid: &str) -> bool {
         server.healthy
             && server.errant.is_empty()
             && !server.writable
-            && server.source.as_ref().is_some_and(|source| source.server_uuid.as_deref() == Some(primary_uuid) && source.sql_running)
+            && server
+                .source
+                .as_ref()
+                .is_some_and(|source| source.server_uuid.as_deref() == Some(primary_uuid) && source.sql_running)
     })
 }
 

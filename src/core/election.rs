@@ -69,7 +69,9 @@ pub fn quorum_missing(counted: &[Lock<'_>], durability: &Durability, last_writer
         return None;
     }
     if durability.degraded || durability.sync.is_empty() {
-        return Some("acknowledged writes may be on the last primary alone (degraded, or no replica acknowledges)".to_owned());
+        return Some(
+            "acknowledged writes may be on the last primary alone (degraded, or no replica acknowledges)".to_owned(),
+        );
     }
     let k = usize::try_from(durability.sync_replicas.max(1)).unwrap_or(usize::MAX);
     let needed = (durability.sync.len() + 1).saturating_sub(k).max(1);
@@ -166,7 +168,11 @@ mod tests {
         assert_eq!(quorum_missing(&locks, &lossless(&["b", "c"], 1), Some("a")), None);
         assert!(quorum_missing(&locks[..1], &lossless(&["b", "c"], 1), Some("a")).is_some());
         assert_eq!(quorum_missing(&locks[..1], &lossless(&["b", "c"], 2), Some("a")), None);
-        assert_eq!(quorum_missing(&locks[..1], &lossless(&["c", "d"], 1), Some("b")), None, "the last writer alone is enough");
+        assert_eq!(
+            quorum_missing(&locks[..1], &lossless(&["c", "d"], 1), Some("b")),
+            None,
+            "the last writer alone is enough"
+        );
         let mut degraded = lossless(&["b", "c"], 1);
         degraded.degraded = true;
         assert!(quorum_missing(&locks, &degraded, Some("a")).is_some());
@@ -176,7 +182,10 @@ mod tests {
     fn rank_orders_by_received_then_priority_then_name() {
         let standing = |name, priority, n| Standing { name, priority, received: format!("{A}:1-{n}").parse().unwrap() };
         let me = standing("b", 100, 5);
-        assert_eq!(rank(&me, &[standing("a", 100, 5), standing("c", 200, 5), standing("d", 1, 6), standing("e", 0, 9)]), 3);
+        assert_eq!(
+            rank(&me, &[standing("a", 100, 5), standing("c", 200, 5), standing("d", 1, 6), standing("e", 0, 9)]),
+            3
+        );
         assert_eq!(rank(&me, &[standing("c", 100, 5)]), 0);
     }
 }

@@ -142,7 +142,8 @@ impl FromStr for GtidSet {
             let mut intervals = 0;
             for token in tokens {
                 if token.starts_with(|c: char| c.is_ascii_digit()) {
-                    let interval = parse_interval(token).ok_or_else(|| fail("an interval is 'n' or 'n-m' with 1 ≤ n ≤ m"))?;
+                    let interval =
+                        parse_interval(token).ok_or_else(|| fail("an interval is 'n' or 'n-m' with 1 ≤ n ≤ m"))?;
                     set.add(Origin { uuid: uuid.clone(), tag: tag.clone() }, interval);
                     intervals += 1;
                 } else if is_tag(token) {

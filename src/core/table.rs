@@ -101,7 +101,10 @@ fn assert_safe(case: &Case<'_>, decision: &Decision) {
     for action in &decision.outcome.actions {
         if let Action::Mysql(MysqlAction::Open { not_after }) = action {
             let held = case.lease().expect("invariant: a server is opened under a lease that holds");
-            assert!(held.opened && *not_after < held.until, "invariant: opened is recorded first, and the statement ends before the lease");
+            assert!(
+                held.opened && *not_after < held.until,
+                "invariant: opened is recorded first, and the statement ends before the lease"
+            );
         }
     }
     assert!(!decision.heartbeat_write || case.may_write(), "invariant: the heartbeat is written under a lease alone");

@@ -344,7 +344,7 @@ impl Hold {
         let Attempt { record, sent, .. } = &self.last;
         let granted = Duration::from_millis(record.ttl_ms);
         // Two clocks may differ by 2 % of the time they measure.
-        Held { epoch: record.epoch, until: *sent + (granted - granted / 50), opened: record.opened }
+        Held { epoch: record.epoch, until: *sent + (granted - granted / 50), opened: record.opened, inherited: false }
     }
 
     fn took_effect(&mut self) {

@@ -30,7 +30,8 @@ pub fn two_writable(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     if !not_adopted(case) {
         return None;
     }
-    let mut writable: Vec<&str> = case.others().filter(|agent| takes_writes(agent)).map(|agent| agent.name.as_str()).collect();
+    let mut writable: Vec<&str> =
+        case.others().filter(|agent| takes_writes(agent)).map(|agent| agent.name.as_str()).collect();
     if case.writable() {
         writable.push(case.me());
     }
@@ -59,7 +60,8 @@ pub fn adopt(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         let text = "takes writes and is configured as a replica: RESET REPLICA ALL if it is the primary, SET GLOBAL super_read_only=ON if not";
         return Some(Outcome::wait(Role::Unknown, Reason::TwoWritableServers, text));
     }
-    let followers: Vec<&AgentRecord> = case.others().filter(|agent| changes::follows(agent, &facts.server_uuid)).collect();
+    let followers: Vec<&AgentRecord> =
+        case.others().filter(|agent| changes::follows(agent, &facts.server_uuid)).collect();
     if followers.is_empty() {
         let text = "this server takes writes, but no other agent's server follows it yet: start the agents of its replicas, \
                     or run 'mysql-ha-agent bootstrap' if this is the first server of a new cluster";
@@ -68,15 +70,22 @@ pub fn adopt(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     // Replicas that are connected belong to the cluster: their agents get one session timeout to appear, so that
     // the first record is complete; one that comes later joins then.
     let (since, granted) = case.connected()?;
-    let known = |uuid: &String| followers.iter().any(|agent| agent.server.as_ref().is_some_and(|server| server.server_uuid == *uuid));
+    let known = |uuid: &String| {
+        followers.iter().any(|agent| agent.server.as_ref().is_some_and(|server| server.server_uuid == *uuid))
+    };
     let unknown = facts.replicas.iter().filter(|uuid| !known(uuid)).count();
     if unknown > 0 && case.now < since + granted {
         let text = format!("waits for the agents of {unknown} connected replicas before the replica set is adopted");
         return Some(Outcome::wait(Role::Unknown, Reason::WaitingForAdoption, text).urgent());
     }
     memory.opened_incarnation = Some(facts.incarnation.clone());
-    let text = format!("adopts the running replica set: this server is its primary, {} replicas follow", followers.len());
-    Some(Outcome::wait(Role::Unknown, Reason::Adopted, text).write(Purpose::Adopt, adoption_ops(case, Reason::Adopted)?).urgent())
+    let text =
+        format!("adopts the running replica set: this server is its primary, {} replicas follow", followers.len());
+    Some(
+        Outcome::wait(Role::Unknown, Reason::Adopted, text)
+            .write(Purpose::Adopt, adoption_ops(case, Reason::Adopted)?)
+            .urgent(),
+    )
 }
 
 /// The transaction that makes us the primary of epoch 1.

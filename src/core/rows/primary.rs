@@ -79,8 +79,11 @@ pub fn mysqld_silent(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let read_only_since = case.facts_at().is_some_and(|at| at > *since) && !case.writable();
     if read_only_since {
         memory.promotion = None;
-        let outcome = Outcome::wait(Role::Replica, Reason::MysqlSilent, format!("{why}; read-only now: giving the lease up"));
-        return Some(outcome.write(Purpose::Release, release_ops(case, topology, Reason::MysqlSilent, held.opened)?).urgent());
+        let outcome =
+            Outcome::wait(Role::Replica, Reason::MysqlSilent, format!("{why}; read-only now: giving the lease up"));
+        return Some(
+            outcome.write(Purpose::Release, release_ops(case, topology, Reason::MysqlSilent, held.opened)?).urgent(),
+        );
     }
     if !case.somebody_could_take_over() {
         let text = format!("{why}; no other healthy server could take over, so it is left as it is");
@@ -173,13 +176,18 @@ pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let rest = promotion.wait_until.until(case.now);
     let text = format!("promoted; waits {:.1} s until the old primary's lease cannot be in use", rest.as_secs_f64());
     let outcome = Outcome::wait(Role::Replica, Reason::WaitingOldLease, text).urgent();
-    let old = promotion.from.as_ref().filter(|name| *name != case.me()).and_then(|name| topology.record.members.get(name));
+    let old =
+        promotion.from.as_ref().filter(|name| *name != case.me()).and_then(|name| topology.record.members.get(name));
     Some(match old {
         // Belt and braces: it costs nothing while we wait anyway, and an agent that died may have left it writable.
         Some(old) if !promotion.remote_fence_tried => {
             promotion.remote_fence_tried = true;
             let limit = rest.min(Duration::from_secs(1));
-            outcome.mysql(MysqlAction::FenceRemote { address: old.address.clone(), server_uuid: old.server_uuid.clone(), limit })
+            outcome.mysql(MysqlAction::FenceRemote {
+                address: old.address.clone(),
+                server_uuid: old.server_uuid.clone(),
+                limit,
+            })
         }
         _ => outcome,
     })
@@ -195,7 +203,9 @@ pub fn open(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     reach(promotion(case, memory, &topology.record)?, Reached::Waited, now);
     let outcome = Outcome::wait(Role::Replica, Reason::Opening, "makes this server writable").urgent();
     Some(match case.lease() {
-        Some(held) if held.opened => outcome.mysql(MysqlAction::Open { not_after: held.until - case.view.own.fencing_budget }),
+        Some(held) if held.opened => {
+            outcome.mysql(MysqlAction::Open { not_after: held.until - case.view.own.fencing_budget })
+        }
         // `opened` rides in the next renewal (`Decision::want_opened`).
         _ => outcome,
     })
@@ -214,7 +224,11 @@ pub fn publish(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let mut ops = vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)];
     ops.extend(finished_request(case));
     ops.extend(case.own_locks().map(|(sequence, lock)| Op::Delete(Path::Lock(sequence), lock.version)));
-    Some(Outcome::wait(Role::Primary, Reason::Opening, "writable: naming it in topology").write(Purpose::Publish, ops).urgent())
+    Some(
+        Outcome::wait(Role::Primary, Reason::Opening, "writable: naming it in topology")
+            .write(Purpose::Publish, ops)
+            .urgent(),
+    )
 }
 
 /// The request that a promotion fulfils or undoes is answered in the same transaction that names the primary.
@@ -254,7 +268,8 @@ pub fn record_history(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         lost: watermark.subtract(&executed),
         executed,
     };
-    let text = format!("is the primary of epoch {}, {:.0} ms after the loss was noticed", record.epoch, record.phases.total());
+    let text =
+        format!("is the primary of epoch {}, {:.0} ms after the loss was noticed", record.epoch, record.phases.total());
     let ops = vec![Op::Create(Path::History(record.epoch), Record::History(Box::new(record)))];
     Some(Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::History, ops).urgent())
 }
@@ -279,7 +294,9 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
         if let Some(own) = next.members.get_mut(case.me()) {
             own.state = MemberState::Read;
         }
-        return Some(outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]));
+        return Some(
+            outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]),
+        );
     }
     let held = case.lease()?;
     let text = "still holds the lease: making the server writable again";
@@ -297,7 +314,11 @@ pub fn name_again(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let mut next = changes::published(&topology.record, case);
     next.reason = Reason::Primary;
     let ops = vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)];
-    Some(Outcome::wait(Role::Primary, Reason::Opening, "writable again: naming it in topology").write(Purpose::Publish, ops).urgent())
+    Some(
+        Outcome::wait(Role::Primary, Reason::Opening, "writable again: naming it in topology")
+            .write(Purpose::Publish, ops)
+            .urgent(),
+    )
 }
 
 /// Locks left from the race that made us the primary.
@@ -316,19 +337,26 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         memory.opened_incarnation = Some(facts.incarnation.clone());
     }
     let (reason, text) = match &case.view.server.health {
-        Health::Blocked { by } => (Reason::Blocked, format!("takes writes, but one does not finish: {by}; roles stay as they are")),
+        Health::Blocked { by } => {
+            (Reason::Blocked, format!("takes writes, but one does not finish: {by}; roles stay as they are"))
+        }
         Health::Unreachable { why } => (Reason::Unhealthy, format!("{why}; roles stay as they are")),
         Health::Unknown => (Reason::Starting, "waits for the first answer of this host's server".to_owned()),
-        Health::Healthy | Health::Failed { .. } => (Reason::Primary, format!("primary of epoch {}", topology.record.epoch)),
+        Health::Healthy | Health::Failed { .. } => {
+            (Reason::Primary, format!("primary of epoch {}", topology.record.epoch))
+        }
     };
     let mut outcome = Outcome::wait(Role::Primary, reason, text);
     // Not while the server does not answer: a silent one would be declared NA by ourselves and back again.
-    if case.healthy() && case.writable()
+    if case.healthy()
+        && case.writable()
         && let Some(next) = changes::members_changed(&topology.record, case)
     {
-        outcome = outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]);
+        outcome =
+            outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]);
     }
-    let retry = case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > Duration::from_secs(10));
+    let retry =
+        case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > Duration::from_secs(10));
     if case.healthy() && !facts.persisted_read_only && retry {
         outcome = outcome.mysql(MysqlAction::PersistReadOnly);
     } else if case.healthy() && !facts.heartbeat_table && retry {

@@ -67,7 +67,14 @@ pub fn settle(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     if released || case.now >= settled || case.topology()?.record.last_writer.as_deref() == Some(case.me()) {
         return None;
     }
-    Some(Outcome::wait(Role::Replica, Reason::Settling, "ZooKeeper has just come back: gives the primary a moment to renew").urgent())
+    Some(
+        Outcome::wait(
+            Role::Replica,
+            Reason::Settling,
+            "ZooKeeper has just come back: gives the primary a moment to renew",
+        )
+        .urgent(),
+    )
 }
 
 /// A lost primary is not named any longer than it takes to notice: the first agent that sees it says so (promise 4).
@@ -88,7 +95,11 @@ pub fn name_nobody(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         Op::Set(Path::Topology, Record::Topology(next), topology.version),
         Op::Create(Path::NewIncident, Record::Incident(incident)),
     ];
-    Some(Outcome::wait(Role::Replica, cause, format!("{lost} is lost: names nobody in topology")).write(Purpose::Members, ops).urgent())
+    Some(
+        Outcome::wait(Role::Replica, cause, format!("{lost} is lost: names nobody in topology"))
+            .write(Purpose::Members, ops)
+            .urgent(),
+    )
 }
 
 /// A planned switch names another: hold back until its time is over on our own clock.
@@ -143,7 +154,8 @@ pub fn undo_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let handover = topology.record.handover.as_ref()?;
     let mine = memory.switch.as_ref().is_some_and(|switch| switch.operation == handover.operation);
     let request = case.view.ensemble.switchover.record();
-    let released = request.is_some_and(|request| request.operation == handover.operation && request.progress == Progress::Released);
+    let released = request
+        .is_some_and(|request| request.operation == handover.operation && request.progress == Progress::Released);
     if !mine || !released || !case.healthy() || !case.facts()?.executed.contains(&handover.final_set) {
         return None;
     }
@@ -158,15 +170,23 @@ pub fn unfit(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (reason, text) = if case.member().is_none() {
         (Reason::NotMember, "this server is no member of the cluster: it takes no part in the race".to_owned())
     } else if !case.healthy() {
-        (Reason::Unhealthy, format!("this host's server does not answer: it takes no part in the race ({:?})", case.view.server.health))
+        (
+            Reason::Unhealthy,
+            format!("this host's server does not answer: it takes no part in the race ({:?})", case.view.server.health),
+        )
     } else if !case.view.server.errant.is_empty() {
-        (Reason::Diverged, format!("holds transactions of its own ({}): it takes no part in the race", case.view.server.errant))
+        (
+            Reason::Diverged,
+            format!("holds transactions of its own ({}): it takes no part in the race", case.view.server.errant),
+        )
     } else {
         return None;
     };
     let outcome = Outcome::wait(Role::Replica, reason, text).urgent();
     Some(match case.own_locks().next() {
-        Some((sequence, lock)) => outcome.write(Purpose::Withdraw, vec![Op::Delete(Path::Lock(sequence), lock.version)]),
+        Some((sequence, lock)) => {
+            outcome.write(Purpose::Withdraw, vec![Op::Delete(Path::Lock(sequence), lock.version)])
+        }
         None => outcome,
     })
 }
@@ -181,7 +201,11 @@ pub fn freeze(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if stopped && case.facts_at()? >= noticed {
         return None;
     }
-    Some(Outcome::wait(Role::Replica, Reason::Racing, "no primary: stops its IO thread").mysql(MysqlAction::StopIo).urgent())
+    Some(
+        Outcome::wait(Role::Replica, Reason::Racing, "no primary: stops its IO thread")
+            .mysql(MysqlAction::StopIo)
+            .urgent(),
+    )
 }
 
 /// One vote under the present version of `topology`; older ones are withdrawn.
@@ -200,12 +224,20 @@ pub fn vote(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         }
         if own.is_empty() {
             let ops = vec![Op::Create(Path::NewLock, Record::Vote(own_vote(case, facts, topology.version)))];
-            return Some(Outcome::wait(Role::Replica, Reason::Racing, "votes with what it has received").write(Purpose::Vote, ops).urgent());
+            return Some(
+                Outcome::wait(Role::Replica, Reason::Racing, "votes with what it has received")
+                    .write(Purpose::Vote, ops)
+                    .urgent(),
+            );
         }
     }
     let (sequence, lock) = own.first()?;
     let ops = vec![Op::Delete(Path::Lock(*sequence), lock.version)];
-    Some(Outcome::wait(Role::Replica, Reason::Racing, "withdraws an outdated vote").write(Purpose::Withdraw, ops).urgent())
+    Some(
+        Outcome::wait(Role::Replica, Reason::Racing, "withdraws an outdated vote")
+            .write(Purpose::Withdraw, ops)
+            .urgent(),
+    )
 }
 
 /// A lock of our predecessor's session vanishes with it: it must not be counted on.
@@ -230,7 +262,11 @@ fn rank(case: &Case<'_>, facts: &ServerFacts) -> u32 {
         .filter(|agent| case.topology().is_some_and(|topology| is_candidate(&topology.record, agent)))
         .filter_map(|agent| {
             let server = agent.server.as_ref()?;
-            Some(Standing { name: &agent.name, priority: agent.priority, received: server.executed.union(&server.retrieved) })
+            Some(Standing {
+                name: &agent.name,
+                priority: agent.priority,
+                received: server.executed.union(&server.retrieved),
+            })
         })
         .collect();
     let published = case.agent(case.me()).and_then(|agent| agent.server.as_ref());
@@ -274,7 +310,10 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (counted, topology) = counted(case)?;
     let durability = &topology.record.durability;
     if let Some(missing) = election::quorum_missing(&counted, durability, topology.record.last_writer.as_deref()) {
-        return Some(Outcome::wait(Role::Replica, Reason::NoQuorum, format!("leads the race, waits for votes: {missing}")).urgent());
+        return Some(
+            Outcome::wait(Role::Replica, Reason::NoQuorum, format!("leads the race, waits for votes: {missing}"))
+                .urgent(),
+        );
     }
     let voted = |name: &str| counted.iter().any(|(_, lock)| lock.record.name == name);
     let silent = case.others().find(|agent| !voted(&agent.name) && is_candidate(&topology.record, agent));
@@ -286,9 +325,14 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     if durability.mode == DurabilityMode::Lossless {
         let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
-        let lacking = watermark.union(&durability.floor).subtract(&election::received(&counted)).subtract(&case.facts()?.received());
+        let lacking = watermark
+            .union(&durability.floor)
+            .subtract(&election::received(&counted))
+            .subtract(&case.facts()?.received());
         if !lacking.is_empty() {
-            let text = format!("no candidate has received {lacking}, which the last primary had acknowledged: nobody is promoted");
+            let text = format!(
+                "no candidate has received {lacking}, which the last primary had acknowledged: nobody is promoted"
+            );
             return Some(Outcome::wait(Role::Replica, Reason::BehindWatermark, text).urgent());
         }
     }
@@ -303,13 +347,20 @@ fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<
         return None;
     }
     let own = &case.view.own;
-    let age = case.facts()?.heartbeat_age.map(|age| age.saturating_sub(case.facts_at().unwrap_or(case.now).since(race.noticed)));
+    let age = case
+        .facts()?
+        .heartbeat_age
+        .map(|age| age.saturating_sub(case.facts_at().unwrap_or(case.now).since(race.noticed)));
     match age {
         Some(age) if age <= own.max_lag => None,
         _ if case.topology()?.record.last_writer.as_deref() == Some(case.me()) => None,
         age => {
-            let lag = age.map_or_else(|| "of unknown length".to_owned(), |age| format!("of {:.0} s", age.as_secs_f64()));
-            let text = format!("leads the race with a lag {lag}, more than failover.max_lag ({:.0} s): not promoted", own.max_lag.as_secs_f64());
+            let lag =
+                age.map_or_else(|| "of unknown length".to_owned(), |age| format!("of {:.0} s", age.as_secs_f64()));
+            let text = format!(
+                "leads the race with a lag {lag}, more than failover.max_lag ({:.0} s): not promoted",
+                own.max_lag.as_secs_f64()
+            );
             Some(Outcome::wait(Role::Replica, Reason::TooFarBehind, text).urgent())
         }
     }
@@ -356,7 +407,8 @@ pub fn catch_up(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if facts.executed.contains(&received) {
         return None;
     }
-    let text = format!("applies what it has received ({} transactions left)", received.subtract(&facts.executed).count());
+    let text =
+        format!("applies what it has received ({} transactions left)", received.subtract(&facts.executed).count());
     let outcome = Outcome::wait(Role::Replica, Reason::CatchingUp, text).urgent();
     Some(if facts.channel.as_ref().is_some_and(|channel| !channel.sql_running) {
         outcome.mysql(MysqlAction::StartApplier)
@@ -377,7 +429,8 @@ pub fn fetch(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (_, lock) = election::best_source(&counted, case.me(), &missing)?;
     let source = topology.record.members.get(&lock.record.name)?;
     let text = format!("fetches {} transactions from {}", missing.count(), lock.record.name);
-    let fetch = MysqlAction::Fetch { from: source.address.clone(), set: lock.record.received.clone(), limit: SLICE * 4 };
+    let fetch =
+        MysqlAction::Fetch { from: source.address.clone(), set: lock.record.received.clone(), limit: SLICE * 4 };
     Some(Outcome::wait(Role::Replica, Reason::Fetching, text).mysql(fetch).urgent())
 }
 
@@ -399,7 +452,8 @@ fn claim(case: &Case<'_>, memory: &mut Memory, cause: Reason, counted: &[Lock<'_
     let race = enter(case, memory, cause)?;
     race.caught_up.get_or_insert(case.now);
     race.claim = Some(Claim { at: case.now, wait_until: later(race.claim, wait_until) });
-    let mut ops: Vec<Op> = counted.iter().map(|(sequence, lock)| Op::Check(Path::Lock(*sequence), lock.version)).collect();
+    let mut ops: Vec<Op> =
+        counted.iter().map(|(sequence, lock)| Op::Check(Path::Lock(*sequence), lock.version)).collect();
     ops.push(Op::Set(Path::Topology, Record::Topology(next), topology.version));
     if let Some(old) = case.view.ensemble.master.here() {
         ops.push(Op::Delete(Path::Master, old.version));

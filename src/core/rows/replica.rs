@@ -27,13 +27,20 @@ pub fn withdraw(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     primary(case)?;
     memory.race = None;
     memory.promotion = None;
-    if let Some(switch) = memory.switch.take().filter(|switch| !switch.clients_ended && case.view.own.kill_connections) {
+    if let Some(switch) = memory.switch.take().filter(|switch| !switch.clients_ended && case.view.own.kill_connections)
+    {
         let text = format!("{} has taken over: ends the client connections here", switch.to);
-        return Some(Outcome::wait(Role::Replica, Reason::Switchover, text).mysql(MysqlAction::EndClientConnections).urgent());
+        return Some(
+            Outcome::wait(Role::Replica, Reason::Switchover, text).mysql(MysqlAction::EndClientConnections).urgent(),
+        );
     }
     let (sequence, lock) = case.own_locks().next()?;
     let ops = vec![Op::Delete(Path::Lock(sequence), lock.version)];
-    Some(Outcome::wait(Role::Replica, Reason::Repointing, "the race is decided: withdraws its lock").write(Purpose::Withdraw, ops).urgent())
+    Some(
+        Outcome::wait(Role::Replica, Reason::Repointing, "the race is decided: withdraws its lock")
+            .write(Purpose::Withdraw, ops)
+            .urgent(),
+    )
 }
 
 /// Our server does not answer.
@@ -58,7 +65,10 @@ pub fn stranger(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let text = if follows {
         format!("replicates from {}, which will record it as a member", primary.name)
     } else {
-        format!("this server is no member of the cluster: make it replicate from {} ({}) and it joins", primary.name, primary.address)
+        format!(
+            "this server is no member of the cluster: make it replicate from {} ({}) and it joins",
+            primary.name, primary.address
+        )
     };
     Some(Outcome::wait(Role::Replica, Reason::NotMember, text))
 }
@@ -89,7 +99,11 @@ pub fn diverged(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         primary.name
     );
     let due = last_attempt_age(case, memory, primary).is_none_or(|age| age > COMPARE_AGAIN);
-    Some(if due { follow(case, memory, primary, Reason::Diverged, text) } else { Outcome::wait(Role::Replica, Reason::Diverged, text) })
+    Some(if due {
+        follow(case, memory, primary, Reason::Diverged, text)
+    } else {
+        Outcome::wait(Role::Replica, Reason::Diverged, text)
+    })
 }
 
 /// Not replicating from the primary, or not at all: re-point and start.
@@ -101,7 +115,9 @@ pub fn repoint(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     let failed = case.view.server.failure.as_ref().filter(|failure| failure.kind == MysqlKind::Follow);
     let text = match failed {
-        Some(failure) => format!("points its replication at {}: the last attempt failed: {}", primary.name, failure.why),
+        Some(failure) => {
+            format!("points its replication at {}: the last attempt failed: {}", primary.name, failure.why)
+        }
         None => format!("points its replication at {}", primary.name),
     };
     if last_attempt_age(case, memory, primary).is_some_and(|age| age < RETRY) {
@@ -119,7 +135,10 @@ fn wants_follow(facts: &ServerFacts, memory: &Memory, primary: &Master) -> bool 
         return true;
     }
     let both_stopped = channel.io == IoThread::No && !channel.sql_running;
-    let same_life = memory.follow.as_ref().is_some_and(|attempt| attempt.source == primary.address && attempt.incarnation == facts.incarnation);
+    let same_life = memory
+        .follow
+        .as_ref()
+        .is_some_and(|attempt| attempt.source == primary.address && attempt.incarnation == facts.incarnation);
     // Both threads stopped without an error in a life in which we had started them: an operator's STOP REPLICA.
     let by_hand = both_stopped && same_life && channel.io_error.is_empty() && channel.sql_error.is_empty();
     let broken = !channel.sql_error.is_empty();
@@ -151,9 +170,17 @@ fn what_is_broken(channel: &Channel) -> Option<String> {
 pub fn following(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let primary = primary(case)?;
     let facts = case.facts()?;
-    if memory.follow.as_ref().is_none_or(|attempt| attempt.source != primary.address || attempt.incarnation != facts.incarnation) {
+    if memory
+        .follow
+        .as_ref()
+        .is_none_or(|attempt| attempt.source != primary.address || attempt.incarnation != facts.incarnation)
+    {
         // Found running: from now on a stop of both threads in this life is somebody's wish.
-        memory.follow = Some(FollowAttempt { source: primary.address.clone(), incarnation: facts.incarnation.clone(), at: case.now });
+        memory.follow = Some(FollowAttempt {
+            source: primary.address.clone(),
+            incarnation: facts.incarnation.clone(),
+            at: case.now,
+        });
     }
     let outcome = Outcome::wait(Role::Replica, Reason::Following, format!("follows {}", primary.name));
     let retry = case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > COMPARE_AGAIN);
@@ -162,5 +189,8 @@ pub fn following(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// None of the rows above: `master` and `topology` are of different epochs for the moment, or a vacancy is settling.
 pub fn between(_: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
-    Some(Outcome::wait(Role::Replica, Reason::WaitingForPrimary, "roles are changing: waits for the next record").urgent())
+    Some(
+        Outcome::wait(Role::Replica, Reason::WaitingForPrimary, "roles are changing: waits for the next record")
+            .urgent(),
+    )
 }

@@ -21,7 +21,12 @@ pub fn duplicate_uuid(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let uuid = &case.facts()?.server_uuid;
     case.connected()?;
     let recorded = case.topology().and_then(|topology| {
-        topology.record.members.iter().find(|(name, member)| *name != case.me() && member.server_uuid == *uuid).map(|(name, _)| name.clone())
+        topology
+            .record
+            .members
+            .iter()
+            .find(|(name, member)| *name != case.me() && member.server_uuid == *uuid)
+            .map(|(name, _)| name.clone())
     });
     let present = || {
         let twin = case.others().find(|agent| agent.server.as_ref().is_some_and(|server| server.server_uuid == *uuid));
@@ -63,13 +68,16 @@ pub fn writable_without_lease(case: &Case<'_>, _: &mut Memory) -> Option<Outcome
         return None;
     }
     let (reason, why) = match (&case.view.held, case.topology()) {
-        (Some(held), Some(topology)) if held.epoch != topology.record.epoch => {
-            (Reason::LeaseLost, format!("epoch {} has begun, our lease is of epoch {}", topology.record.epoch, held.epoch))
-        }
+        (Some(held), Some(topology)) if held.epoch != topology.record.epoch => (
+            Reason::LeaseLost,
+            format!("epoch {} has begun, our lease is of epoch {}", topology.record.epoch, held.epoch),
+        ),
         (Some(held), _) if held.opened => (Reason::LeaseLost, "the lease ends and could not be renewed".to_owned()),
         _ => (Reason::WritableWithoutLease, "the server takes writes and this agent holds no lease".to_owned()),
     };
-    Some(Outcome::wait(Role::Replica, reason, format!("{why}: making it read-only")).act(Action::Fence(reason)).urgent())
+    Some(
+        Outcome::wait(Role::Replica, reason, format!("{why}: making it read-only")).act(Action::Fence(reason)).urgent(),
+    )
 }
 
 /// Nothing can be asked of ZooKeeper: nothing is decided but what safety needs.
@@ -89,7 +97,11 @@ pub fn no_zookeeper(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
         _ if case.view.ensemble.complete => {
             Outcome::wait(Role::Unknown, Reason::Starting, "takes its name in ZooKeeper").urgent()
         }
-        _ => Outcome::wait(Role::Unknown, Reason::NoZookeeper, "no answer from ZooKeeper; nothing is changed until it is back"),
+        _ => Outcome::wait(
+            Role::Unknown,
+            Reason::NoZookeeper,
+            "no answer from ZooKeeper; nothing is changed until it is back",
+        ),
     })
 }
 
@@ -97,7 +109,11 @@ pub fn no_zookeeper(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 pub fn unreadable_topology(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let Node::Unreadable { why, .. } = &case.view.ensemble.topology else { return None };
     let role = if case.may_write() { Role::Primary } else { Role::Unknown };
-    Some(Outcome::wait(role, Reason::UnreadableRecord, format!("the node topology cannot be read: {why}; roles stay as they are")))
+    Some(Outcome::wait(
+        role,
+        Reason::UnreadableRecord,
+        format!("the node topology cannot be read: {why}; roles stay as they are"),
+    ))
 }
 
 /// Interleaving 20: a transaction of ours whose answer never came may land late. A `master` of our own session with
@@ -105,7 +121,8 @@ pub fn unreadable_topology(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 pub fn stray_master(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let master = case.own_master()?;
     let epoch = case.topology().map(|topology| topology.record.epoch);
-    let ours = case.view.held.as_ref().is_some_and(|held| Some(held.epoch) == epoch && master.record.epoch == held.epoch);
+    let ours =
+        case.view.held.as_ref().is_some_and(|held| Some(held.epoch) == epoch && master.record.epoch == held.epoch);
     if ours {
         return None;
     }

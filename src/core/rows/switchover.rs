@@ -32,9 +32,13 @@ fn answer(seen: &Seen<SwitchoverRequest>, progress: Progress, detail: String) ->
 
 fn refuse(memory: &mut Memory, seen: &Seen<SwitchoverRequest>, why: String) -> Outcome {
     memory.switch = None;
-    Outcome::wait(Role::Primary, Reason::SwitchoverRefused, format!("planned switch to {} refused: {why}", seen.record.to))
-        .write(Purpose::Progress, vec![answer(seen, Progress::Refused, why)])
-        .urgent()
+    Outcome::wait(
+        Role::Primary,
+        Reason::SwitchoverRefused,
+        format!("planned switch to {} refused: {why}", seen.record.to),
+    )
+    .write(Purpose::Progress, vec![answer(seen, Progress::Refused, why)])
+    .urgent()
 }
 
 /// Why `to` could not take over now, in words; none where it could. Also used by `promote --dry-run`.
@@ -44,10 +48,15 @@ pub fn unfit(case: &Case<'_>, topology: &Topology, to: &str) -> Option<String> {
         return Some(format!("{to} is the primary already"));
     }
     let Some(member) = topology.members.get(to) else {
-        return Some(format!("{to} is no member of the cluster (members: {})", topology.members.keys().cloned().collect::<Vec<_>>().join(", ")));
+        return Some(format!(
+            "{to} is no member of the cluster (members: {})",
+            topology.members.keys().cloned().collect::<Vec<_>>().join(", ")
+        ));
     };
     let Some(agent) = case.agent(to) else { return Some(format!("no agent of {to} is present")) };
-    let Some(server) = agent.server.as_ref() else { return Some(format!("the agent of {to} has not seen its server yet")) };
+    let Some(server) = agent.server.as_ref() else {
+        return Some(format!("the agent of {to} has not seen its server yet"));
+    };
     if agent.priority == 0 {
         return Some(format!("{to} has failover.priority 0: it is never promoted"));
     }
@@ -77,7 +86,11 @@ pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (request, topology) = pending(case)?;
     let wanted = &request.record;
     if wanted.epoch != topology.record.epoch || wanted.from != case.me() {
-        return Some(refuse(memory, request, format!("it was meant for epoch {}, this is epoch {}", wanted.epoch, topology.record.epoch)));
+        return Some(refuse(
+            memory,
+            request,
+            format!("it was meant for epoch {}, this is epoch {}", wanted.epoch, topology.record.epoch),
+        ));
     }
     let known = memory.switch.as_ref().is_some_and(|switch| switch.operation == wanted.operation);
     if !known {
@@ -101,7 +114,8 @@ pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if lag.is_some_and(|lag| lag <= caught_up_within(case)) {
         return None;
     }
-    let behind = lag.map_or_else(|| "its lag is unknown".to_owned(), |lag| format!("it is {:.1} s behind", lag.as_secs_f64()));
+    let behind =
+        lag.map_or_else(|| "its lag is unknown".to_owned(), |lag| format!("it is {:.1} s behind", lag.as_secs_f64()));
     if case.now >= switch.deadline {
         let why = format!("{} did not catch up within the limit ({behind}); nothing was touched", wanted.to);
         return Some(refuse(memory, request, why));
@@ -146,7 +160,11 @@ pub fn release(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         let why = "the deadline passed before the role could be released".to_owned();
         memory.switch = None;
         let ops = vec![answer(request, Progress::Undone, why)];
-        return Some(Outcome::wait(Role::Primary, Reason::SwitchoverUndone, "planned switch undone").write(Purpose::Progress, ops).urgent());
+        return Some(
+            Outcome::wait(Role::Primary, Reason::SwitchoverUndone, "planned switch undone")
+                .write(Purpose::Progress, ops)
+                .urgent(),
+        );
     }
     let rest = switch.deadline.until(case.now);
     // The others hold back a little longer than we wait ourselves: whoever undoes it, does it without a race.
@@ -173,7 +191,8 @@ pub fn forget(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let switch = memory.switch.as_ref()?;
     let request = case.view.ensemble.switchover.record();
     let over = request.is_none_or(|request| {
-        request.operation != switch.operation || matches!(request.progress, Progress::Done | Progress::Refused | Progress::Undone)
+        request.operation != switch.operation
+            || matches!(request.progress, Progress::Done | Progress::Refused | Progress::Undone)
     });
     if over {
         memory.switch = None;
