@@ -7,6 +7,10 @@
 //! | [`mysql`] | probes and control, the only user of the MySQL client crate | core types |
 //! | [`host`] | the host: clock, process, systemd, state directory | core types |
 
+#[cfg(feature = "agent")]
+pub mod cli;
+#[cfg(feature = "agent")]
+pub mod config;
 pub mod core;
 #[cfg(feature = "agent")]
 pub mod host;

@@ -90,7 +90,7 @@ impl Renewals {
                 let _ = self.fatal.send((Exit::Refused, error.to_string())).await;
             }
             Err(error) => {
-                let _ = self.fatal.send((Exit::ZookeeperUnreachable, error.to_string())).await;
+                let _ = self.fatal.send((Exit::ZooKeeperUnreachable, error.to_string())).await;
             }
         }
     }

@@ -173,7 +173,7 @@ async fn submit(tree: &Tree, request: &SwitchoverRequest) -> Result<(), (Exit, S
         Outcome::Done { .. } => Ok(()),
         Outcome::Rejected { why, .. } => Err((Exit::Refused, format!("another request came at the same time ({why}): see 'status' and try again\n"))),
         Outcome::Unknown { why } => Err((Exit::Unknown, format!("no answer from ZooKeeper to the request ({why}): see 'status' for what became of it\n"))),
-        Outcome::NotDone { why } => Err((Exit::ZookeeperUnreachable, format!("the request could not be sent: {why}\n"))),
+        Outcome::NotDone { why } => Err((Exit::ZooKeeperUnreachable, format!("the request could not be sent: {why}\n"))),
     }
 }
 

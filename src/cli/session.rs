@@ -36,7 +36,7 @@ pub async fn open(config: &Config) -> Result<Tree, (Exit, String)> {
         Ok(Ok(_)) => {}
         _ => {
             let hosts = config.zookeeper.hosts.join(", ");
-            return Err((Exit::ZookeeperUnreachable, format!("ZooKeeper cannot be reached at {hosts} within {:.1} s: is it running, and do zookeeper.hosts and a firewall let this host in?", limit.as_secs_f64())));
+            return Err((Exit::ZooKeeperUnreachable, format!("ZooKeeper cannot be reached at {hosts} within {:.1} s: is it running, and do zookeeper.hosts and a firewall let this host in?", limit.as_secs_f64())));
         }
     }
     Ok(Tree { viewer, writer, view })

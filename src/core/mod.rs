@@ -17,4 +17,5 @@ pub mod records;
 pub mod rows;
 pub mod table;
 pub mod time;
+pub mod timing;
 pub mod view;
