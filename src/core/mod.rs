@@ -6,7 +6,9 @@
 //! (`layers`) reads the sources and holds this rule.
 
 pub mod action;
+pub mod fencing;
 pub mod gtid;
+pub mod health;
 pub mod reason;
 pub mod records;
 pub mod time;
