@@ -1,15 +1,17 @@
 //! Every decision of the agent, as pure functions of what was observed.
 //!
 //! What lives here: the records of the tree in ZooKeeper ([`records`]), what an agent observes ([`view`]), what it can
-//! do ([`action`]), why ([`reason`]), and the step from the one to the other. What may not: clocks, I/O, async,
-//! logging, randomness, or any crate but `serde` (derives) and `thiserror`. Time is a [`time::Moment`] that is passed in. A test
-//! (`layers`) reads the sources and holds this rule.
+//! do ([`action`]), why ([`reason`]), and the step from the one to the other ([`table`]). What may not: clocks, I/O,
+//! async, logging, randomness, or any crate but `serde` (derives) and `thiserror`. Time is a [`time::Moment`] that is
+//! passed in. A test (`layers`) reads the sources and holds this rule.
 
 pub mod action;
 pub mod case;
 pub mod changes;
 pub mod election;
+pub mod fencing;
 pub mod gtid;
+pub mod health;
 pub mod memory;
 pub mod outcome;
 pub mod reason;

@@ -311,7 +311,7 @@ pub struct HistoryRecord {
     pub from: Option<String>,
     /// Who takes them now.
     pub to: String,
-    /// How long each phase took, in the order of [`Phases::NAMES`]. Unit: milliseconds.
+    /// How long each phase took, in the order of [`Phases::in_order`]. Unit: milliseconds.
     pub phases: Phases,
     /// What the winner had received when it led the race.
     pub received: GtidSet,

@@ -1,1 +1,10 @@
-//! host
+//! The host: its clocks, the mysqld process, the agent's own files.
+//!
+//! What lives here: [`clock`] (moments, wall time, boot and instance ids), [`process`] (the mysqld behind a socket:
+//! found, watched, killed), [`state_dir`] (what outlives a restart, one `run` at a time), [`lease_file`] (the lease as the guard
+//! sees it). What may not: decisions, MySQL's protocol, ZooKeeper. System calls go through `rustix`; there is no unsafe code.
+
+pub mod clock;
+pub mod lease_file;
+pub mod process;
+pub mod state_dir;

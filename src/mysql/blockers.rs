@@ -1,0 +1,127 @@
+//! Who holds a statement up, in words for people, and what kind of holding up it is.
+
+use std::time::Duration;
+
+use super::connect::{Line, Row};
+use super::fault::Fault;
+
+/// A session as the process list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// For `KILL`.
+    pub id: u64,
+    /// Account name; `system user` and `event_scheduler` for the server's own threads.
+    pub user: String,
+    /// `Query`, `Sleep`, `Binlog Dump GTID`, …
+    pub command: String,
+    /// What it waits for, as the server words it.
+    pub state: String,
+    /// Holds a lock that keeps the server from becoming read-only (`GLOBAL` or `COMMIT`: every statement that writes,
+    /// `LOCK TABLES … WRITE` and `FLUSH TABLES WITH READ LOCK` until they are undone).
+    pub holds: bool,
+    /// The beginning of its statement.
+    pub statement: String,
+}
+
+/// How a write of ours can hang without the server being at fault.
+const EXCUSES: [(&str, &str); 5] = [
+    ("Waiting for semi-sync ACK", "no replica acknowledges the commit (semi-sync)"),
+    ("Waiting for global read lock", "a global read lock (FLUSH TABLES WITH READ LOCK, a backup)"),
+    ("Waiting for commit lock", "a global read lock (FLUSH TABLES WITH READ LOCK, a backup)"),
+    ("Waiting for backup lock", "LOCK INSTANCE FOR BACKUP"),
+    ("Waiting for table metadata lock", "a lock on the heartbeat table (LOCK TABLES, or DDL on it)"),
+];
+
+/// What excuses a session in this state; none where nothing does (a full disk, a hung engine).
+#[must_use]
+pub fn excuse(state: &str) -> Option<&'static str> {
+    EXCUSES.iter().find(|(start, _)| state.starts_with(start)).map(|(_, words)| *words)
+}
+
+impl Session {
+    /// Waits for a semi-sync acknowledgement.
+    #[must_use]
+    pub fn waits_for_ack(&self) -> bool {
+        self.state.starts_with(EXCUSES[0].0)
+    }
+
+    /// A thread of the server itself or one that feeds a replica: never killed, never a blocker.
+    #[must_use]
+    pub fn is_systems(&self) -> bool {
+        matches!(self.user.as_str(), "system user" | "event_scheduler" | "unauthenticated user")
+            || matches!(self.command.as_str(), "Daemon" | "Binlog Dump" | "Binlog Dump GTID" | "Register Replica")
+    }
+
+    fn in_words(&self) -> String {
+        let does = match (self.state.as_str(), self.statement.as_str()) {
+            ("", "") => "idle in a transaction or with locks".to_owned(),
+            (state, "") => state.to_owned(),
+            (_, statement) => statement.to_owned(),
+        };
+        format!("session {} of {}: {does}", self.id, self.user)
+    }
+}
+
+/// All sessions but the own one. Reads `performance_schema` only, which takes no lock that they could hold.
+///
+/// # Errors
+/// See [`Fault`].
+pub async fn sessions(line: &mut Line, limit: Duration) -> Result<Vec<Session>, Fault> {
+    let sql = "SELECT p.ID AS id, p.USER AS user, p.COMMAND AS command, p.STATE AS state, LEFT(p.INFO, 120) AS statement, \
+         t.THREAD_ID IN (SELECT l.OWNER_THREAD_ID FROM performance_schema.metadata_locks l \
+         WHERE l.LOCK_STATUS = 'GRANTED' AND l.OBJECT_TYPE IN ('GLOBAL', 'COMMIT')) AS holds \
+         FROM performance_schema.processlist p JOIN performance_schema.threads t ON t.PROCESSLIST_ID = p.ID \
+         WHERE p.ID <> CONNECTION_ID()";
+    Ok(line.rows(sql, limit).await?.iter().map(session).collect())
+}
+
+fn session(row: &Row) -> Session {
+    Session {
+        id: row.number("id").unwrap_or(0),
+        user: row.text_or_empty("user"),
+        command: row.text_or_empty("command"),
+        state: row.text_or_empty("state"),
+        holds: row.is_on("holds"),
+        statement: row.text_or_empty("statement").split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// The likely culprits among the sessions, in words; for a message.
+#[must_use]
+pub fn in_words(sessions: &[Session]) -> String {
+    let waits: Vec<_> = sessions.iter().filter(|session| session.waits_for_ack()).collect();
+    if !waits.is_empty() {
+        return format!("{} commits wait for a semi-sync acknowledgement", waits.len());
+    }
+    let busy = |session: &&Session| !session.is_systems() && (session.holds || session.command == "Query");
+    let names: Vec<_> = sessions.iter().filter(busy).take(5).map(Session::in_words).collect();
+    if names.is_empty() { "no session that could be named".into() } else { names.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_excuse() {
+        assert!(excuse("Waiting for semi-sync ACK from replica").is_some());
+        assert!(excuse("Waiting for semi-sync ACK from slave").is_some());
+        for state in ["waiting for handler commit", "", "Waiting for disk space", "updating"] {
+            assert_eq!(excuse(state), None, "{state}");
+        }
+    }
+
+    #[test]
+    fn threads_of_the_server_are_never_named() {
+        let session = |user: &str, command: &str| Session {
+            id: 1,
+            user: user.into(),
+            command: command.into(),
+            state: String::new(),
+            holds: true,
+            statement: "SELECT 1".into(),
+        };
+        let all = [session("repl", "Binlog Dump GTID"), session("event_scheduler", "Daemon"), session("app", "Sleep")];
+        assert_eq!(in_words(&all), "session 1 of app: SELECT 1");
+    }
+}

@@ -1,0 +1,80 @@
+//! Becoming read-only in an orderly way: within a limit, or not at all.
+//!
+//! `SET GLOBAL super_read_only=ON` waits for commits in flight and for sessions with locks, and keeps new writes
+//! waiting meanwhile. Ended half way it may have set `read_only` already; whoever goes back to writing has to undo
+//! that too, and an outcome that is not known has to be read back.
+
+use std::time::Duration;
+
+use super::blockers;
+use super::control::{Control, ControlError, Doing, Done, STEP};
+use super::fault::Fault;
+use super::follow::{connect_to, killer_for};
+
+const READ_ONLY: &str = "SET GLOBAL super_read_only=ON";
+const STATE: &str = "SELECT @@global.super_read_only AS closed, @@global.read_only AS read_only";
+
+/// See [`crate::core::action::MysqlAction::Close`].
+pub(crate) async fn close(control: &mut Control, limit: Duration) -> Result<Done, ControlError> {
+    let before = control.line.row(STATE, STEP).await.doing("reading super_read_only")?;
+    if before.is_on("closed") {
+        return Ok(Done::Done);
+    }
+    // The killer is opened before it is needed: 25 ms for a login are too long in the middle of a switch.
+    control.killer.open(STEP).await.doing("opening the connection that could end it")?;
+    let mut connection = match control.line.take() {
+        Some(connection) => connection,
+        None => super::connect::Connection::open(control.line.target(), STEP).await.doing("connecting")?,
+    };
+    let outcome = connection.run_or_kill(READ_ONLY, limit, &mut control.killer).await;
+    control.line.put(connection);
+    match outcome {
+        Ok(()) => {}
+        Err(Fault::Timeout { .. } | Fault::Lost { .. }) => {
+            return settle(control, limit, before.is_on("read_only")).await;
+        }
+        Err(fault) => return Err(fault).doing("making the server read-only"),
+    }
+    let after = control.line.row(STATE, STEP).await.doing("reading super_read_only back")?;
+    if after.is_on("closed") {
+        return Ok(Done::Done);
+    }
+    Err(ControlError::NotInForce("super_read_only was set and is off again; somebody else clears it".into()))
+}
+
+/// After the limit: closed after all, or as writable as before.
+async fn settle(control: &mut Control, limit: Duration, was_read_only: bool) -> Result<Done, ControlError> {
+    let blockers = match blockers::sessions(&mut control.killer, STEP).await {
+        Ok(sessions) => blockers::in_words(&sessions),
+        Err(fault) => format!("not known ({fault})"),
+    };
+    let after = control.line.row(STATE, STEP).await.doing("reading super_read_only back")?;
+    if after.is_on("closed") {
+        return Ok(Done::Done);
+    }
+    if after.is_on("read_only") && !was_read_only {
+        // Half way: read_only came, super_read_only did not. Turning it off waits for nothing.
+        control.line.run("SET GLOBAL read_only=OFF", STEP).await.doing("making the server writable again")?;
+    }
+    Err(ControlError::NotClosed { limit, blockers })
+}
+
+/// See [`crate::core::action::MysqlAction::FenceRemote`].
+pub(crate) async fn fence_remote(
+    control: &mut Control,
+    address: &str,
+    server_uuid: &str,
+    limit: Duration,
+) -> Result<Done, ControlError> {
+    let work = async {
+        let mut connection = connect_to(control, address, server_uuid, limit).await?;
+        let mut killer = killer_for(control, address)?;
+        killer.open(limit).await.doing("connecting to the old primary")?;
+        // Cuts commits that wait for an acknowledgement without an OK; they would hold read-only up for ever.
+        connection.run("SET GLOBAL offline_mode=ON", limit).await.doing("cutting the old primary's clients")?;
+        connection.run_or_kill(READ_ONLY, limit, &mut killer).await.doing("making the old primary read-only")
+    };
+    let late = Fault::Timeout { at: address.to_owned(), after: limit };
+    let outcome = tokio::time::timeout(limit, work).await;
+    outcome.unwrap_or_else(|_| Err(late).doing("making the old primary read-only")).map(|()| Done::Done)
+}

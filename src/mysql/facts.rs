@@ -1,0 +1,178 @@
+//! One complete reading of a server. Changes nothing.
+//!
+//! **Order.** The channel (with what was retrieved) is read before `gtid_executed`. A transaction is in `retrieved`
+//! from its complete arrival on; it leaves again only after having been executed (a purge of the relay logs, seen by a
+//! restarted server). So whatever had arrived before the first read is in the first read, or in the second. The other
+//! way round, one that was applied and purged between the two reads would be in neither, and *received* would miss an
+//! acknowledged write. A transaction that arrives between the reads may be missed, which is no harm: it arrived after
+//! the reading began, and who needs a final set stops the IO thread first.
+
+use std::time::Duration;
+
+use crate::core::gtid::GtidSet;
+use crate::core::view::{Channel, IoThread, ServerFacts};
+
+use super::connect::{Connection, Row, identifier};
+use super::fault::{Fault, code};
+use super::wording::Flavor;
+
+/// A reading: the facts, or why the server cannot be managed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reading {
+    /// A server for us.
+    Facts(Box<ServerFacts>),
+    /// Not for us; the text says why and what to do.
+    Unsupported(String),
+}
+
+/// Everything but the channel and the replicas, in one row.
+const GLOBALS: &str = "SELECT @@global.gtid_executed AS executed, @@server_uuid AS server_uuid, @@server_id AS server_id, \
+     @@version AS version, @@version_comment AS comment, @@global.read_only AS read_only, \
+     @@global.super_read_only AS super_read_only, @@global.offline_mode AS offline_mode, @@global.gtid_mode AS gtid_mode, \
+     @@global.log_bin AS log_bin, @@global.log_replica_updates AS log_replica_updates, \
+     (SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE <> 'OFFLINE' \
+      AND MEMBER_ID <> '') AS group_members, \
+     (SELECT COUNT(*) FROM performance_schema.persisted_variables WHERE VARIABLE_VALUE IN ('ON', '1') \
+      AND VARIABLE_NAME IN ('super_read_only', 'skip_replica_start')) AS persisted, \
+     (SELECT COUNT(*) FROM performance_schema.variables_info WHERE VARIABLE_NAME = 'super_read_only' \
+      AND VARIABLE_SOURCE = 'COMMAND_LINE') AS command_line";
+
+/// Reads a server, all statements together within `limit`. `schema`: `heartbeat.schema`; `incarnation`: the life of
+/// mysqld as the host knows it.
+///
+/// # Errors
+/// See [`Fault`].
+pub async fn read(
+    connection: &mut Connection,
+    schema: &str,
+    incarnation: &str,
+    limit: Duration,
+) -> Result<Reading, Fault> {
+    let at = connection.at().to_owned();
+    super::connect::within(limit, &at, read_all(connection, schema, incarnation, limit)).await
+}
+
+async fn read_all(
+    connection: &mut Connection,
+    schema: &str,
+    incarnation: &str,
+    limit: Duration,
+) -> Result<Reading, Fault> {
+    let status = match connection.rows("SHOW REPLICA STATUS", limit).await {
+        Ok(status) => status,
+        // Servers before 8.0.22 do not know the statement; the globals tell what they are.
+        Err(Fault::Server { .. }) => Vec::new(),
+        Err(fault) => return Err(fault),
+    };
+    let globals = match connection.row(GLOBALS, limit).await {
+        Ok(row) => row,
+        Err(fault @ Fault::Server { .. }) => return foreign(connection, fault, limit).await,
+        Err(fault) => return Err(fault),
+    };
+    let (channel, others) = channels(&status, connection.at())?;
+    if let Some(why) = flavor(&globals, others).unsupported() {
+        return Ok(Reading::Unsupported(why));
+    }
+    let replicas = connection.rows("SHOW REPLICAS", limit).await?;
+    let beat = heartbeat(connection, schema, limit).await?;
+    let number = |column| globals.number(column).unwrap_or(0);
+    Ok(Reading::Facts(Box::new(ServerFacts {
+        server_uuid: globals.text_or_empty("server_uuid"),
+        server_id: u32::try_from(number("server_id")).unwrap_or(0),
+        version: globals.text_or_empty("version"),
+        read_only: globals.is_on("read_only"),
+        super_read_only: globals.is_on("super_read_only"),
+        offline_mode: globals.is_on("offline_mode"),
+        persisted_read_only: number("persisted") == 2 && number("command_line") == 0,
+        executed: set(&globals.text_or_empty("executed"), connection.at())?,
+        channel,
+        replicas: replicas.iter().filter_map(|row| row.text("Replica_UUID")).filter(|uuid| !uuid.is_empty()).collect(),
+        incarnation: incarnation.to_owned(),
+        heartbeat_age: beat.and_then(|beat| beat.age),
+        heartbeat_table: beat.is_some(),
+    })))
+}
+
+/// A server that does not know the globals: old or MariaDB where it says so, else the error stands.
+async fn foreign(connection: &mut Connection, fault: Fault, limit: Duration) -> Result<Reading, Fault> {
+    let row = connection.row("SELECT @@version AS version, @@version_comment AS comment", limit).await?;
+    // All else good, so that only version and brand are judged.
+    let flavor = Flavor {
+        version: row.text_or_empty("version"),
+        comment: row.text_or_empty("comment"),
+        gtid_mode: "ON".into(),
+        log_bin: true,
+        log_replica_updates: true,
+        ..Flavor::default()
+    };
+    flavor.unsupported().map(Reading::Unsupported).ok_or(fault)
+}
+
+fn flavor(globals: &Row, channels: Vec<String>) -> Flavor {
+    Flavor {
+        version: globals.text_or_empty("version"),
+        comment: globals.text_or_empty("comment"),
+        gtid_mode: globals.text_or_empty("gtid_mode"),
+        log_bin: globals.is_on("log_bin"),
+        log_replica_updates: globals.is_on("log_replica_updates"),
+        group_member: globals.number("group_members").unwrap_or(0) > 0,
+        channels,
+    }
+}
+
+/// The default channel, and the names of all others but those of group replication (which counts by membership).
+fn channels(status: &[Row], at: &str) -> Result<(Option<Channel>, Vec<String>), Fault> {
+    let (mut default, mut others) = (None, Vec::new());
+    for row in status {
+        match row.text_or_empty("Channel_Name") {
+            name if name.is_empty() => default = Some(channel(row, at)?),
+            name if name.starts_with("group_replication_") => {}
+            name => others.push(name),
+        }
+    }
+    Ok((default, others))
+}
+
+/// A row of `SHOW REPLICA STATUS`.
+pub(crate) fn channel(row: &Row, at: &str) -> Result<Channel, Fault> {
+    Ok(Channel {
+        source: format!("{}:{}", row.text_or_empty("Source_Host"), row.text_or_empty("Source_Port")),
+        source_uuid: row.text_or_empty("Source_UUID"),
+        io: match row.text_or_empty("Replica_IO_Running").as_str() {
+            "Yes" => IoThread::Yes,
+            "No" => IoThread::No,
+            _ => IoThread::Connecting,
+        },
+        sql_running: row.text_or_empty("Replica_SQL_Running") == "Yes",
+        retrieved: set(&row.text_or_empty("Retrieved_Gtid_Set"), at)?,
+        auto_position: row.is_on("Auto_Position"),
+        io_error: row.text_or_empty("Last_IO_Error"),
+        sql_error: row.text_or_empty("Last_SQL_Error"),
+    })
+}
+
+/// A GTID set as the server printed it.
+pub(crate) fn set(text: &str, at: &str) -> Result<GtidSet, Fault> {
+    text.parse().map_err(|error| Fault::Lost { at: at.to_owned(), why: format!("unreadable answer: {error}") })
+}
+
+/// The heartbeat table is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Beat {
+    /// Age of its newest row; none where it is empty.
+    age: Option<Duration>,
+}
+
+/// The newest heartbeat of any server. None: no table. `written_at` is UTC by both clocks' leave: a source's clock
+/// that runs ahead makes it younger, never negative.
+async fn heartbeat(connection: &mut Connection, schema: &str, limit: Duration) -> Result<Option<Beat>, Fault> {
+    let sql = format!(
+        "SELECT GREATEST(TIMESTAMPDIFF(MICROSECOND, MAX(written_at), UTC_TIMESTAMP(6)), 0) AS age FROM {}.heartbeat",
+        identifier(schema)
+    );
+    match connection.row(&sql, limit).await {
+        Ok(row) => Ok(Some(Beat { age: row.number("age").map(Duration::from_micros) })),
+        Err(Fault::Server { code: code::NO_SUCH_DATABASE | code::NO_SUCH_TABLE, .. }) => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
