@@ -5,8 +5,13 @@
 //! | [`core`] | every decision, pure | std, serde derives |
 //! | [`zookeeper`] | the tree, the only user of the ZooKeeper client crate | core types |
 //! | [`mysql`] | probes and control, the only user of the MySQL client crate | core types |
+//! | [`config`] | the file as typed → the validated configuration | core |
+//! | [`agent`] | observe → step → execute → publish | all of these |
+//! | [`cli`] | verbs, rendering, exit codes | agent, config |
 //! | [`host`] | the host: clock, process, systemd, state directory | core types |
 
+#[cfg(feature = "agent")]
+pub mod agent;
 #[cfg(feature = "agent")]
 pub mod cli;
 #[cfg(feature = "agent")]

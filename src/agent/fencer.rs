@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::shared::{Shared, now};
 use crate::core::reason::Reason;
@@ -18,6 +18,8 @@ use crate::mysql::fence::{Fence, Fenced};
 
 /// The longest sleep between two looks at the deadline: a renewal moves it without waking us.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often the fence's connections are looked at, and how long that may take.
+const KEEP_OPEN: Duration = Duration::from_millis(500);
 /// How long after a fence the deadline rests, so that a lease that stays lost is not fenced for again at once.
 const REST: Duration = Duration::from_millis(500);
 
@@ -63,40 +65,32 @@ impl Fencer {
     /// Runs until a panic has been answered with a fence.
     pub async fn run(mut self) {
         loop {
+            let Self { shared, deadline, last, orders, panic, .. } = &mut self;
             let reason = tokio::select! {
                 // A panic anywhere: whatever the lease says, nobody watches over this server any more.
-                () = self.panic.wake.notified() => Reason::Fenced,
+                () = panic.wake.notified() => Reason::Fenced,
                 // The decision loop saw a server that must not take writes.
-                Some(reason) = self.orders.recv() => reason,
+                Some(reason) = orders.recv() => reason,
                 // The lease's end is near and nobody renewed it.
-                () = self.lease_ends() => Reason::LeaseLost,
+                () = lease_ends(shared, deadline, *last) => Reason::LeaseLost,
+                // At rest: the connections stay open, since a new one takes longer than a fence.
+                () = sleep(KEEP_OPEN) => {
+                    if let Err(fault) = self.fence.keep_open(KEEP_OPEN).await {
+                        debug!(%fault, "the fence's connections are not open");
+                    }
+                    continue;
+                }
             };
             self.fence_now(reason).await;
             if self.panic.raised.load(Ordering::Acquire) {
-                error!(event = "panic", "a part of the agent has failed; the server was made read-only, the agent ends");
+                error!(
+                    event = "panic",
+                    "a part of the agent has failed; the server was made read-only, the agent ends"
+                );
                 return;
             }
             while self.orders.try_recv().is_ok() {}
         }
-    }
-
-    /// Ends when the server takes writes and the lease is about to end.
-    async fn lease_ends(&self) {
-        loop {
-            let until = Moment(self.deadline.load(Ordering::Acquire));
-            let start = until - self.shared.own.borrow().fencing_budget;
-            let rested = self.last.is_none_or(|last| now().since(last) > REST);
-            // A deadline that was taken away (0) is the decision loop's business: it knows who has the role now.
-            if until.0 != 0 && now() >= start && rested && self.writable() {
-                return;
-            }
-            let wait = if until.0 == 0 { LOOK } else { start.until(now()) };
-            sleep(wait.clamp(Duration::from_millis(1), LOOK)).await;
-        }
-    }
-
-    fn writable(&self) -> bool {
-        self.shared.server.get().facts.is_some_and(|(facts, _)| facts.writable())
     }
 
     async fn fence_now(&mut self, reason: Reason) {
@@ -108,8 +102,12 @@ impl Fencer {
         let ms = now().since(started).as_secs_f64() * 1000.0;
         match &result {
             Fenced::ReadOnly => info!(event = "fenced", %reason, ms, "the server is read-only"),
-            Fenced::Dead => warn!(event = "fenced", %reason, ms, "mysqld did not become read-only in time and was killed"),
-            Fenced::Failed(why) => error!(event = "fence_failed", %reason, ms, %why, "the server could not be made read-only"),
+            Fenced::Dead => {
+                warn!(event = "fenced", %reason, ms, "mysqld did not become read-only in time and was killed")
+            }
+            Fenced::Failed(why) => {
+                error!(event = "fence_failed", %reason, ms, %why, "the server could not be made read-only")
+            }
         }
         if !matches!(result, Fenced::Failed(_)) {
             self.shared.fence_note.write(Some(reason));
@@ -122,5 +120,21 @@ impl Fencer {
                 }
             });
         }
+    }
+}
+
+/// Ends when the server takes writes and the lease is about to end.
+async fn lease_ends(shared: &Shared, deadline: &AtomicU64, last: Option<Moment>) {
+    loop {
+        let until = Moment(deadline.load(Ordering::Acquire));
+        let start = until - shared.own.borrow().fencing_budget;
+        let rested = last.is_none_or(|last| now().since(last) > REST);
+        let writable = shared.server.get().facts.is_some_and(|(facts, _)| facts.writable());
+        // A deadline that was taken away (0) is the decision loop's business: it knows who has the role now.
+        if until.0 != 0 && now() >= start && rested && writable {
+            return;
+        }
+        let wait = if until.0 == 0 { LOOK } else { start.until(now()) };
+        sleep(wait.clamp(Duration::from_millis(1), LOOK)).await;
     }
 }

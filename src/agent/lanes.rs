@@ -7,10 +7,11 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::shared::{Busy, Shared, Taken, now};
+use super::watcher::Hands;
 use crate::core::action::{MysqlAction, MysqlKind, Purpose, Write};
 use crate::core::reason::Reason;
 use crate::core::view::Failure;
-use crate::mysql::control::{Control, Done};
+use crate::mysql::control::Done;
 use crate::zookeeper::lease_keeper::LeaseKeeper;
 use crate::zookeeper::viewer::Viewer;
 use crate::zookeeper::writer::{Outcome, Writer};
@@ -98,7 +99,7 @@ pub struct MysqlLane {
     /// One at a time.
     pub busy: Busy,
     /// The connection for it.
-    pub control: Arc<tokio::sync::Mutex<Control>>,
+    pub hands: Arc<tokio::sync::Mutex<Hands>>,
     /// Where the result goes.
     pub shared: Shared,
 }
@@ -114,8 +115,8 @@ impl MysqlLane {
     async fn run(self, action: MysqlAction, taken: Taken) {
         let kind = action.kind();
         let started = now();
-        let mut control = self.control.lock().await;
-        let result = control.execute(&action).await;
+        let mut hands = self.hands.lock().await;
+        let result = hands.control().execute(&action).await;
         let ms = now().since(started).as_secs_f64() * 1000.0;
         if kind != MysqlKind::WaitApplied {
             match &result {
@@ -124,8 +125,8 @@ impl MysqlLane {
             }
         }
         let asked = now();
-        let facts = control.facts().await;
-        drop(control);
+        let facts = hands.facts().await;
+        drop(hands);
         let fenced = fence_note(kind, result.is_ok());
         if let Some(note) = fenced {
             self.shared.fence_note.write(note);
@@ -145,7 +146,7 @@ impl MysqlLane {
                 }
                 Err(error) => server.failure = Some(Failure { kind, why: error.to_string(), at: now() }),
             }
-            if let Ok(facts) = facts {
+            if let Some(facts) = facts {
                 server.facts = Some((facts, asked));
             }
         });

@@ -24,7 +24,8 @@ pub fn start(level: LevelFilter, cluster: &str, name: &str) {
         }
         None => {
             let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(ansi).with_target(false);
+            let layer =
+                tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(ansi).with_target(false);
             tracing_subscriber::registry().with(layer.with_filter(level)).init();
         }
     }
@@ -84,6 +85,8 @@ impl Visit for Fields {
 
 impl log::kv::Source for Fields {
     fn visit<'kvs>(&'kvs self, visitor: &mut dyn VisitSource<'kvs>) -> Result<(), log::kv::Error> {
-        self.pairs.iter().try_for_each(|(name, value)| visitor.visit_pair(Key::from_str(name), Value::from(value.as_str())))
+        self.pairs
+            .iter()
+            .try_for_each(|(name, value)| visitor.visit_pair(Key::from_str(name), Value::from(value.as_str())))
     }
 }

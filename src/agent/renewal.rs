@@ -15,12 +15,12 @@ use super::shared::{Shared, now};
 use crate::cli::exit::Exit;
 use crate::core::records::AgentRecord;
 use crate::core::view::Held;
+use crate::core::view::{Ensemble, Session};
 use crate::host::clock;
 use crate::host::lease_file::LeaseFile;
 use crate::zookeeper::lease_keeper::{LeaseKeeper, Renewal};
 use crate::zookeeper::name::{Name, NameError};
 use crate::zookeeper::writer::Writer;
-use crate::core::view::{Ensemble, Session};
 
 /// The renewal task.
 #[derive(Debug)]
@@ -62,7 +62,8 @@ impl Renewals {
             if retry {
                 // A renewal that failed is repeated within the interval, not a whole interval later: the time that
                 // is left shrinks, and the next connection may stand already.
-                sleep(self.shared.own.borrow().renew_interval / 4).await;
+                let pause = self.shared.own.borrow().renew_interval / 4;
+                sleep(pause).await;
                 let _ = self.once().await;
             }
         }
@@ -112,7 +113,10 @@ impl Renewals {
                 false
             }
             Renewal::OtherSession => {
-                info!(event = "new_session", "a new session: the node master has to be made anew before the next renewal");
+                info!(
+                    event = "new_session",
+                    "a new session: the node master has to be made anew before the next renewal"
+                );
                 false
             }
             Renewal::Lost { why } => {

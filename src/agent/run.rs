@@ -11,18 +11,17 @@ use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::renewal::{Renewals, mirror};
 use super::shared::{Busy, FenceNote, ServerCell, Shared, now};
 use super::turn::Turn;
-use super::watcher;
+use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
 use crate::config::Config;
 use crate::config::sections::{Endpoint, Mode, Readers};
 use crate::core::gtid::GtidSet;
 use crate::core::records::Role;
-use crate::core::time::Moment;
 use crate::core::timing::Timing;
-use crate::core::view::{Held, Own, Session};
+use crate::core::view::{Held, Own};
+use crate::host::clock;
 use crate::host::lease_file::{self, LeaseFile};
 use crate::host::state_dir::{StateDir, StateDirError};
-use crate::host::clock;
 use crate::mysql::connect::{Place, Target};
 use crate::zookeeper::lease_keeper::LeaseKeeper;
 use crate::zookeeper::name::Name;
@@ -175,9 +174,11 @@ impl Start {
         let (notes, noted) = mpsc::channel(64);
         let (fatal, mut ended) = mpsc::channel::<End>(4);
 
+        let mysqld = watcher::watch_process(&config);
+        let boot_id = shared.own.borrow().boot_id.clone();
         let fencer = Fencer {
             shared: shared.clone(),
-            fence: watcher::fence(&config),
+            fence: watcher::fence(&config, mysqld.clone()),
             deadline: keeper.until(),
             orders: ordered,
             panic,
@@ -200,7 +201,8 @@ impl Start {
         };
         tokio::spawn(renewals.run());
         tokio::spawn(write_notes(writer.clone(), noted));
-        watcher::start(&config, &shared, watermarks);
+        let hands = Hands::new(&config, &boot_id, mysqld.clone());
+        tokio::spawn(Watcher::new(&config, &shared, mysqld, watermarks).run());
         let turn = Turn {
             shared: shared.clone(),
             ensemble: viewer.view(),
@@ -208,7 +210,7 @@ impl Start {
             inherited,
             decisions,
             zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer },
-            mysql: MysqlLane { busy: Busy::default(), control: watcher::control(&config), shared: shared.clone() },
+            mysql: MysqlLane { busy: Busy::default(), hands, shared: shared.clone() },
             notes,
             fence: orders,
             hurry,
@@ -257,7 +259,9 @@ async fn watch_timing(link: Link, config: Config, fatal: mpsc::Sender<End>) {
     let mut changes = link.changes();
     let mut first = true;
     loop {
-        if let Session::Connected { granted, .. } = link.session() {
+        let live = link.live();
+        if let Ok(live) = live {
+            let granted = live.granted;
             let timing = Timing {
                 session_timeout: granted,
                 renew_interval: config.zookeeper.renew_interval,
@@ -267,11 +271,14 @@ async fn watch_timing(link: Link, config: Config, fatal: mpsc::Sender<End>) {
             match timing.check() {
                 Ok(()) => info!(event = "connected", granted_ms = granted.as_millis(), "connected to ZooKeeper"),
                 Err(fault) if first => {
-                    let text = format!("the ensemble granted a session timeout of {:.1} s: {fault}", granted.as_secs_f64());
+                    let text =
+                        format!("the ensemble granted a session timeout of {:.1} s: {fault}", granted.as_secs_f64());
                     let _ = fatal.send((Exit::Usage, text)).await;
                     return;
                 }
-                Err(fault) => error!(event = "timing", %fault, "the ensemble granted another session timeout than before"),
+                Err(fault) => {
+                    error!(event = "timing", %fault, "the ensemble granted another session timeout than before")
+                }
             }
             first = false;
         }
@@ -282,7 +289,8 @@ async fn watch_timing(link: Link, config: Config, fatal: mpsc::Sender<End>) {
 }
 
 async fn told_to_stop() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
         return std::future::pending().await;
     };
     tokio::select! {
@@ -337,7 +345,7 @@ async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: wat
 
 /// A moment long past, for tests of the inherited lease.
 #[cfg(test)]
-const NEVER: Moment = Moment(0);
+const NEVER: crate::core::time::Moment = crate::core::time::Moment(1);
 
 #[cfg(test)]
 mod tests {

@@ -117,7 +117,8 @@ impl Turn {
 
     fn publish(&self, decision: Decision, view: &View) {
         let last = self.decisions.borrow().clone();
-        let changed = last.as_ref().is_none_or(|last| last.row != decision.row || last.outcome.reason != decision.outcome.reason);
+        let changed =
+            last.as_ref().is_none_or(|last| last.row != decision.row || last.outcome.reason != decision.outcome.reason);
         if changed {
             let epoch = view.ensemble.topology.record().map_or(0, |topology| topology.epoch);
             let outcome = &decision.outcome;
@@ -142,7 +143,8 @@ impl Turn {
         let Some((facts, _)) = &view.server.facts else { return };
         let ours = topology.members.get(&view.own.name).is_some_and(|member| member.server_uuid == facts.server_uuid);
         if ours {
-            let marker = Member { cluster: view.own.cluster.clone(), server_uuid: facts.server_uuid.clone(), adopted: true };
+            let marker =
+                Member { cluster: view.own.cluster.clone(), server_uuid: facts.server_uuid.clone(), adopted: true };
             if let Err(error) = self.state_dir.set_member(&marker) {
                 warn!(%error, "cannot mark this server as managed: a start without ZooKeeper would not fence it");
             }

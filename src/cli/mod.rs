@@ -2,4 +2,182 @@
 //! connection of its own kind (ZooKeeper's and MySQL's modules have those).
 
 pub mod args;
+pub mod check;
 pub mod exit;
+pub mod promote;
+pub mod session;
+pub mod status;
+
+use std::process::ExitCode;
+
+use args::{Cli, ConfigVerb, PromoteArgs, Verb};
+use clap::Parser;
+use exit::Exit;
+use serde::Serialize;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::config::{self, Config};
+
+/// Parses the command line, runs the verb, gives its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are no faults; all else is usage (2), which is clap's own code.
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    let config = match config::load(&cli.config) {
+        Ok(config) => config,
+        Err(faults) => {
+            eprintln!("{faults}");
+            return Exit::Usage.into();
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("the runtime cannot be started: {error}");
+            return Exit::Usage.into();
+        }
+    };
+    let code = runtime.block_on(verb(cli, config));
+    // Tasks that hang (a stopped mysqld) must not keep a verb from ending.
+    runtime.shutdown_background();
+    code
+}
+
+async fn verb(cli: Cli, config: Config) -> ExitCode {
+    let json = cli.json;
+    match cli.verb {
+        Verb::Run => {
+            let level = LevelFilter::from_level(config.log.level);
+            crate::agent::log::start(level, &config.cluster, &config.name);
+            let (exit, text) = crate::agent::run::run(config, &cli.config).await;
+            if !text.is_empty() {
+                tracing::error!(event = "ended", code = exit.code(), "{text}");
+            }
+            exit.into()
+        }
+        Verb::Check(args) => {
+            let report = check::check(&config).await;
+            if args.nagios {
+                let (code, line) = report.nagios();
+                print!("{line}");
+                return ExitCode::from(code);
+            }
+            show(json, &report, || report.text());
+            report.exit().into()
+        }
+        Verb::Status(args) => status_verb(&config, json, args.watch).await,
+        Verb::History(args) => history_verb(&config, json, args.last).await,
+        Verb::Promote(args) => promote_verb(&config, json, &args).await,
+        Verb::Config(ConfigVerb::Show) => {
+            print!("{}", config.masked_yaml());
+            Exit::Done.into()
+        }
+        Verb::Guard
+        | Verb::Pause(_)
+        | Verb::Resume
+        | Verb::Handover
+        | Verb::Rejoin(_)
+        | Verb::Bootstrap
+        | Verb::Fence
+        | Verb::Unfence
+        | Verb::Prestart(_)
+        | Verb::Remove(_)
+        | Verb::Leave
+        | Verb::Route => {
+            eprintln!(
+                "this verb is not in force in this version; nothing was done (see the README, \"Not yet in force\")"
+            );
+            Exit::Usage.into()
+        }
+    }
+}
+
+fn show(json: bool, value: &impl Serialize, text: impl FnOnce() -> String) {
+    if json {
+        match serde_json::to_string_pretty(value) {
+            Ok(json) => println!("{json}"),
+            Err(error) => eprintln!("the answer cannot be written as JSON: {error}"),
+        }
+    } else {
+        print!("{}", text());
+    }
+}
+
+fn fail((exit, text): (Exit, String)) -> ExitCode {
+    eprintln!("{}", text.trim_end());
+    exit.into()
+}
+
+async fn status_verb(config: &Config, json: bool, watch: bool) -> ExitCode {
+    let mut tree = match session::open(config).await {
+        Ok(tree) => tree,
+        Err(end) => return fail(end),
+    };
+    loop {
+        let status = status::status(&config.cluster, &tree.now());
+        if watch && !json {
+            print!("\x1b[H\x1b[2J");
+        }
+        show(json, &status, || status.text());
+        if !watch {
+            return status.exit().into();
+        }
+        tree.changed().await;
+    }
+}
+
+async fn history_verb(config: &Config, json: bool, last: usize) -> ExitCode {
+    let tree = match session::open(config).await {
+        Ok(tree) => tree,
+        Err(end) => return fail(end),
+    };
+    match tree.writer.history(last).await {
+        Ok(records) => {
+            show(json, &records, || status::history_text(&records));
+            Exit::Done.into()
+        }
+        Err(why) => fail((Exit::ZooKeeperUnreachable, format!("the history cannot be read: {why}"))),
+    }
+}
+
+async fn promote_verb(config: &Config, json: bool, args: &PromoteArgs) -> ExitCode {
+    if args.allow_data_loss || args.allow_newer {
+        return fail((
+            Exit::Usage,
+            "--allow-data-loss and --allow-newer are not in force in this version; nothing was done".to_owned(),
+        ));
+    }
+    let mut tree = match session::open(config).await {
+        Ok(tree) => tree,
+        Err(end) => return fail(end),
+    };
+    let own = match crate::agent::run::own(config, "promote", false) {
+        Ok(own) => own,
+        Err(error) => return fail((Exit::Usage, format!("this host cannot be examined: {error}"))),
+    };
+    let plan = promote::plan(&own, &tree.now(), args.name.as_deref());
+    if args.dry_run {
+        show(json, &plan, || plan.text());
+        return if plan.refused.is_some() { Exit::Refused.into() } else { Exit::Done.into() };
+    }
+    if plan.refused.is_some() {
+        return fail((Exit::Refused, plan.text()));
+    }
+    let (exit, text) = promote::promote(&mut tree, &plan, args.timeout).await;
+    if exit != Exit::Done {
+        return fail((exit, text));
+    }
+    #[derive(Serialize)]
+    struct Switched<'a> {
+        from: &'a Option<String>,
+        to: &'a Option<String>,
+    }
+    show(json, &Switched { from: &plan.from, to: &plan.to }, || text);
+    exit.into()
+}

@@ -43,11 +43,19 @@ pub struct Candidate {
 /// Looks at every candidate.
 #[must_use]
 pub fn plan(own: &Own, ensemble: &Ensemble, wanted: Option<&str>) -> Plan {
-    let view = View { own: own.clone(), ensemble: ensemble.clone(), server: Server::default(), held: None, wall: clock::wall() };
+    let view = View {
+        own: own.clone(),
+        ensemble: ensemble.clone(),
+        server: Server::default(),
+        held: None,
+        wall: clock::wall(),
+    };
     let case = Case { view: &view, now: clock::now() };
-    let mut plan = Plan { from: None, to: None, refused: None, candidates: Vec::new(), would_be_lost: "nothing".to_owned() };
+    let mut plan =
+        Plan { from: None, to: None, refused: None, candidates: Vec::new(), would_be_lost: "nothing".to_owned() };
     let Some(topology) = ensemble.topology.record() else {
-        plan.refused = Some("there is no readable topology: the replica set has not been adopted yet (see 'status')".to_owned());
+        plan.refused =
+            Some("there is no readable topology: the replica set has not been adopted yet (see 'status')".to_owned());
         return plan;
     };
     plan.from = topology.primary.clone();
@@ -79,10 +87,15 @@ fn candidates(case: &Case<'_>, topology: &Topology) -> Vec<Candidate> {
 
 fn refusal(case: &Case<'_>, topology: &Topology, wanted: Option<&str>) -> Option<String> {
     let Some(primary) = &topology.primary else {
-        return Some(format!("no server takes writes ({}), so there is none to switch from: see 'status'", topology.reason));
+        return Some(format!(
+            "no server takes writes ({}), so there is none to switch from: see 'status'",
+            topology.reason
+        ));
     };
     if case.agent(primary).is_none() {
-        return Some(format!("the agent of the primary {primary} is not running: start it, or let the failover happen"));
+        return Some(format!(
+            "the agent of the primary {primary} is not running: start it, or let the failover happen"
+        ));
     }
     wanted.and_then(|name| unfit(case, topology, name))
 }
@@ -94,7 +107,12 @@ fn best(ensemble: &Ensemble, candidates: &[Candidate]) -> Option<String> {
         let lag = agent.and_then(|agent| agent.server.as_ref()?.lag_ms).unwrap_or(u64::MAX);
         (std::cmp::Reverse(agent.map_or(0, |agent| agent.priority)), lag, name.to_owned())
     };
-    candidates.iter().filter(|candidate| candidate.fit).map(|candidate| &candidate.name).min_by_key(|name| key(name)).cloned()
+    candidates
+        .iter()
+        .filter(|candidate| candidate.fit)
+        .map(|candidate| &candidate.name)
+        .min_by_key(|name| key(name))
+        .cloned()
 }
 
 impl Plan {
@@ -103,7 +121,9 @@ impl Plan {
     pub fn text(&self) -> String {
         let mut text = match (&self.refused, &self.from, &self.to) {
             (Some(why), _, _) => format!("refused: {why}\n"),
-            (None, Some(from), Some(to)) => format!("would switch from {from} to {to}; would be lost: {}\n", self.would_be_lost),
+            (None, Some(from), Some(to)) => {
+                format!("would switch from {from} to {to}; would be lost: {}\n", self.would_be_lost)
+            }
             _ => String::new(),
         };
         for candidate in &self.candidates {
@@ -147,13 +167,18 @@ pub async fn promote(tree: &mut Tree, plan: &Plan, timeout: Duration) -> (Exit, 
         .await;
     let ms = since(started).as_secs_f64() * 1000.0;
     match answer {
-        Some(seen) if seen.operation != operation => (Exit::Unknown, format!("another request ({} to {}) has replaced this one: see 'status'\n", seen.from, seen.to)),
+        Some(seen) if seen.operation != operation => (
+            Exit::Unknown,
+            format!("another request ({} to {}) has replaced this one: see 'status'\n", seen.from, seen.to),
+        ),
         Some(seen) => match seen.progress {
             Progress::Done => (Exit::Done, format!("{to} is the primary; {from} follows ({ms:.0} ms)\n")),
             Progress::Refused => (Exit::Refused, format!("refused, nothing was changed: {}\n", seen.detail)),
             _ => (Exit::No, format!("tried and undone: {}\n", seen.detail)),
         },
-        None => (Exit::Unknown, format!("no answer within {:.0} s: see 'status' for who is primary\n", limit.as_secs_f64())),
+        None => {
+            (Exit::Unknown, format!("no answer within {:.0} s: see 'status' for who is primary\n", limit.as_secs_f64()))
+        }
     }
 }
 
@@ -163,7 +188,10 @@ async fn submit(tree: &Tree, request: &SwitchoverRequest) -> Result<(), (Exit, S
     let record = Record::Switchover(request.clone());
     let op = match ensemble.switchover.here() {
         Some(seen) if under_way(&seen.record, &ensemble) => {
-            let text = format!("a switch from {} to {} is under way already: wait for it (see 'status')\n", seen.record.from, seen.record.to);
+            let text = format!(
+                "a switch from {} to {} is under way already: wait for it (see 'status')\n",
+                seen.record.from, seen.record.to
+            );
             return Err((Exit::Refused, text));
         }
         Some(seen) => Op::Set(Path::Switchover, record, seen.version),
@@ -171,9 +199,16 @@ async fn submit(tree: &Tree, request: &SwitchoverRequest) -> Result<(), (Exit, S
     };
     match tree.write(op).await {
         Outcome::Done { .. } => Ok(()),
-        Outcome::Rejected { why, .. } => Err((Exit::Refused, format!("another request came at the same time ({why}): see 'status' and try again\n"))),
-        Outcome::Unknown { why } => Err((Exit::Unknown, format!("no answer from ZooKeeper to the request ({why}): see 'status' for what became of it\n"))),
-        Outcome::NotDone { why } => Err((Exit::ZooKeeperUnreachable, format!("the request could not be sent: {why}\n"))),
+        Outcome::Rejected { why, .. } => {
+            Err((Exit::Refused, format!("another request came at the same time ({why}): see 'status' and try again\n")))
+        }
+        Outcome::Unknown { why } => Err((
+            Exit::Unknown,
+            format!("no answer from ZooKeeper to the request ({why}): see 'status' for what became of it\n"),
+        )),
+        Outcome::NotDone { why } => {
+            Err((Exit::ZooKeeperUnreachable, format!("the request could not be sent: {why}\n")))
+        }
     }
 }
 

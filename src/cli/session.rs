@@ -31,12 +31,19 @@ pub async fn open(config: &Config) -> Result<Tree, (Exit, String)> {
     let (viewer, writer) = crate::agent::run::open_tree(config, false);
     let mut view = viewer.view();
     let limit = config.zookeeper.op_timeout * 3 + Duration::from_secs(2);
-    let complete = timeout(limit, view.wait_for(|ensemble| ensemble.complete)).await;
+    let complete = timeout(limit, view.wait_for(|ensemble| ensemble.complete)).await.is_ok_and(|found| found.is_ok());
     match complete {
-        Ok(Ok(_)) => {}
-        _ => {
-            let hosts = config.zookeeper.hosts.join(", ");
-            return Err((Exit::ZooKeeperUnreachable, format!("ZooKeeper cannot be reached at {hosts} within {:.1} s: is it running, and do zookeeper.hosts and a firewall let this host in?", limit.as_secs_f64())));
+        true => {}
+        false => {
+            let hosts: Vec<String> = config.zookeeper.hosts.iter().map(ToString::to_string).collect();
+            let hosts = hosts.join(", ");
+            return Err((
+                Exit::ZooKeeperUnreachable,
+                format!(
+                    "ZooKeeper cannot be reached at {hosts} within {:.1} s: is it running, and do zookeeper.hosts and a firewall let this host in?",
+                    limit.as_secs_f64()
+                ),
+            ));
         }
     }
     Ok(Tree { viewer, writer, view })
@@ -47,6 +54,12 @@ impl Tree {
     #[must_use]
     pub fn now(&self) -> Arc<Ensemble> {
         self.view.borrow().clone()
+    }
+
+    /// Waits for the next change; at rest the ages in it still grow, so a second is the longest.
+    pub async fn changed(&mut self) {
+        let _ = timeout(Duration::from_secs(1), self.view.changed()).await;
+        self.view.mark_unchanged();
     }
 
     /// Waits until `found` gives something, at most `limit`.

@@ -74,7 +74,10 @@ fn member(name: &str, ensemble: &Ensemble) -> MemberStatus {
     let server = agent.as_ref().and_then(|agent| agent.server.as_ref());
     MemberStatus {
         name: name.to_owned(),
-        address: recorded.map(|member| member.address.clone()).or_else(|| agent.as_ref().map(|agent| agent.address.clone())).unwrap_or_default(),
+        address: recorded
+            .map(|member| member.address.clone())
+            .or_else(|| agent.as_ref().map(|agent| agent.address.clone()))
+            .unwrap_or_default(),
         state: recorded.map(|member| member.state),
         unapplied: server.map(|server| server.retrieved.subtract(&server.executed).count()),
         agent,
@@ -89,14 +92,18 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
         Node::Here(topology) if topology.record.primary.is_none() => {
             problems.push(format!("no server takes writes ({})", topology.record.reason));
         }
-        Node::Here(topology) if topology.record.durability.degraded => problems.push("degraded: writes are not acknowledged by a replica".to_owned()),
+        Node::Here(topology) if topology.record.durability.degraded => {
+            problems.push("degraded: writes are not acknowledged by a replica".to_owned())
+        }
         Node::Here(_) => {}
     }
     for member in members {
         match (&member.agent, member.state) {
             (None, _) => problems.push(format!("{}: its agent is not running", member.name)),
             (Some(agent), Some(MemberState::Na) | None) => problems.push(format!("{}: {}", member.name, agent.detail)),
-            (Some(agent), Some(_)) if agent.server.as_ref().is_none_or(|server| !server.healthy || !server.errant.is_empty()) => {
+            (Some(agent), Some(_))
+                if agent.server.as_ref().is_none_or(|server| !server.healthy || !server.errant.is_empty()) =>
+            {
                 problems.push(format!("{}: {}", member.name, agent.detail));
             }
             _ => {}
@@ -159,7 +166,8 @@ pub fn history_text(records: &[HistoryRecord]) -> String {
     table.load_preset(presets::UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["epoch", "at", "cause", "from", "to", "phases (ms)", "total (ms)", "lost"]);
     for record in records {
-        let phases = record.phases.in_order().iter().map(|(name, ms)| format!("{name} {ms:.1}")).collect::<Vec<_>>().join(", ");
+        let phases =
+            record.phases.in_order().iter().map(|(name, ms)| format!("{name} {ms:.1}")).collect::<Vec<_>>().join(", ");
         table.add_row([
             record.epoch.to_string(),
             record.at.0.clone(),

@@ -60,6 +60,8 @@ pub struct Decision {
     pub row: &'static str,
     /// What it decided.
     pub outcome: Outcome,
+    /// The epoch of our lease; 0 without one.
+    pub epoch: u64,
     /// The heartbeat is written (a primary that is open) and not only read.
     pub heartbeat_write: bool,
     /// The lease record is to say `opened`.

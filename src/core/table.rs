@@ -87,6 +87,7 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
     let waited = row == "P7" || view.held.as_ref().is_some_and(|held| held.opened);
     let decision = Decision {
         row,
+        epoch: view.held.as_ref().map_or(0, |held| held.epoch),
         heartbeat_write: case.may_write() && case.writable() && !closing,
         want_opened: waited,
         outcome,

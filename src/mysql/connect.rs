@@ -142,6 +142,13 @@ impl Row {
         self.value(column)
     }
 
+    /// Whether any column's text contains `part`: for statements whose column names carry data (`SHOW GRANTS`).
+    #[must_use]
+    pub fn any_contains(&self, part: &str) -> bool {
+        (0..self.0.len())
+            .any(|column| matches!(self.0.get_opt::<String, usize>(column), Some(Ok(text)) if text.contains(part)))
+    }
+
     /// The column as text, empty for NULL or no such column.
     #[must_use]
     pub fn text_or_empty(&self, column: &str) -> String {

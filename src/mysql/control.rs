@@ -172,6 +172,14 @@ impl Control {
         self.line.rows("SELECT 1", limit).await.is_ok() && self.killer.rows("SELECT 1", limit).await.is_ok()
     }
 
+    /// One complete reading on this connection: what an action changed is read back where it was changed.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub async fn read(&mut self, schema: &str, incarnation: &str, limit: Duration) -> Result<facts::Reading, Fault> {
+        facts::read(self.line.open(limit).await?, schema, incarnation, limit).await
+    }
+
     /// Executes one action.
     ///
     /// # Errors

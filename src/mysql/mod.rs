@@ -5,14 +5,14 @@
 //! | [`connect`], [`fault`] | connections with a limit on every statement, errors that say what to do |
 //! | [`wording`] | what differs between versions; servers that are not for us |
 //! | [`facts`] | one complete reading of a server; changes nothing |
-//! | [`probe`], [`watch`] | the heartbeat: single tries, and the loop that judges them |
+//! | [`probe`] | the heartbeat: single tries and what each showed |
 //! | [`blockers`] | who holds a statement up, in words |
 //! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`] hold the larger ones) |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
 //!
 //! What may not live here: decisions (they are in [`crate::core`]) and ZooKeeper. This is the only user of the MySQL
-//! client crate, and no type of that crate leaves it. From [`crate::host`] the clock and the mysqld process are used, for the last rung of
-//! the ladder and for the watch.
+//! client crate, and no type of that crate leaves it. From [`crate::host`] the clock and the mysqld process are used, for the last
+//! rung of the ladder.
 
 pub mod blockers;
 pub mod close;
@@ -20,9 +20,8 @@ pub mod connect;
 pub mod control;
 pub mod facts;
 pub mod fault;
-// pub mod fence;
+pub mod fence;
 pub mod follow;
 pub mod open;
-// pub mod probe;
-// pub mod watch;
+pub mod probe;
 pub mod wording;
