@@ -10,4 +10,5 @@ pub mod gtid;
 pub mod reason;
 pub mod records;
 pub mod time;
+pub mod timing;
 pub mod view;

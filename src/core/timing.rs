@@ -1,0 +1,202 @@
+//! The arithmetic that makes a lease safe: how long it lasts, and what must fit into it.
+//!
+//! Between two renewals that reach ZooKeeper there may lie one interval and up to three calls that run into their
+//! limit (the call on a member that has just died, the connection to the next one, the call there). If all that, the
+//! time for making the server read-only and the drift of clocks do not fit into T, one dead ZooKeeper member costs a
+//! healthy primary its lease.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How many calls at their limit a renewal must survive (contract, section 1).
+const SLOW_CALLS: u32 = 3;
+
+/// The part of T that clocks of two hosts may drift apart while a lease runs: 2 %.
+///
+/// Crystals are off by some 0.01 %; the rest is for hosts whose clock is being slewed.
+#[must_use]
+pub fn drift(session_timeout: Duration) -> Duration {
+    session_timeout / 50
+}
+
+/// How long the holder counts on its lease, from the moment the acknowledged renewal was *sent*: T − drift.
+///
+/// The others wait the whole of T from the moment they *saw* it, which is later; hence the holder ends first.
+#[must_use]
+pub fn lease_length(session_timeout: Duration) -> Duration {
+    session_timeout.saturating_sub(drift(session_timeout))
+}
+
+/// What has to fit into one lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// T: `zookeeper.session_timeout` as asked for or, once connected, as the ensemble granted it.
+    pub session_timeout: Duration,
+    /// `zookeeper.renew_interval`.
+    pub renew_interval: Duration,
+    /// `zookeeper.op_timeout`.
+    pub op_timeout: Duration,
+    /// `fencing.budget`.
+    pub fencing_budget: Duration,
+}
+
+impl Timing {
+    /// `renew_interval + 3 × op_timeout + fencing.budget + drift`.
+    #[must_use]
+    pub fn sum(&self) -> Duration {
+        self.without_drift().saturating_add(drift(self.session_timeout))
+    }
+
+    /// Whether the sum fits into T.
+    ///
+    /// # Errors
+    /// [`TimingFault`] where it does not; its text holds the sum and the keys to change.
+    pub fn check(&self) -> Result<(), TimingFault> {
+        if self.sum() <= self.session_timeout { Ok(()) } else { Err(TimingFault { timing: *self }) }
+    }
+
+    /// The least T into which this renew interval, call limit and budget fit, in whole tenths of a second.
+    #[must_use]
+    pub fn least_session_timeout(&self) -> Duration {
+        // sum ≤ T with drift = T / 50 means: the rest ≤ 49/50 T.
+        let least = self.without_drift().saturating_mul(50) / 49;
+        let step = Duration::from_millis(100);
+        let steps = least.as_nanos().div_ceil(step.as_nanos());
+        step.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
+    }
+
+    /// The largest call limit that fits into this T, in whole hundredths of a second; none where nothing fits.
+    #[must_use]
+    pub fn largest_op_timeout(&self) -> Option<Duration> {
+        let room = lease_length(self.session_timeout)
+            .checked_sub(self.renew_interval)?
+            .checked_sub(self.fencing_budget)?;
+        let step = Duration::from_millis(10);
+        let steps = (room / SLOW_CALLS).as_millis() / step.as_millis();
+        let largest = step.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX));
+        (!largest.is_zero()).then_some(largest)
+    }
+
+    fn without_drift(&self) -> Duration {
+        self.renew_interval
+            .saturating_add(self.op_timeout.saturating_mul(SLOW_CALLS))
+            .saturating_add(self.fencing_budget)
+    }
+}
+
+/// The sum does not fit into T.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimingFault {
+    /// What was added up.
+    pub timing: Timing,
+}
+
+impl TimingFault {
+    /// The sum, term by term, beside T.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let t = self.timing;
+        format!(
+            "renew_interval {} + {SLOW_CALLS} × op_timeout {} + fencing.budget {} + drift {} = {} > T {}",
+            Seconds(t.renew_interval),
+            Seconds(t.op_timeout),
+            Seconds(t.fencing_budget),
+            Seconds(drift(t.session_timeout)),
+            Seconds(t.sum()),
+            Seconds(t.session_timeout),
+        )
+    }
+
+    /// Which key to change, and to what, written as the file takes it.
+    #[must_use]
+    pub fn mend(&self) -> String {
+        let raise = format!(
+            "raise zookeeper.session_timeout to {}ms or more (the ensemble's maxSessionTimeout caps what is granted)",
+            self.timing.least_session_timeout().as_millis(),
+        );
+        match self.timing.largest_op_timeout() {
+            Some(largest) => {
+                format!("lower zookeeper.op_timeout to {}ms or less, or {raise}", largest.as_millis())
+            }
+            None => format!("{raise}, or lower zookeeper.renew_interval or fencing.budget"),
+        }
+    }
+}
+
+impl fmt::Display for TimingFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what(), self.mend())
+    }
+}
+
+impl std::error::Error for TimingFault {}
+
+/// A duration in seconds with as many decimals as it needs: all terms of a sum in one unit.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s", self.0.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timing(t: u64, renew: u64, op: u64, budget: u64) -> Timing {
+        let ms = Duration::from_millis;
+        Timing { session_timeout: ms(t), renew_interval: ms(renew), op_timeout: ms(op), fencing_budget: ms(budget) }
+    }
+
+    #[test]
+    fn the_defaults_take_5_8_of_10_seconds() {
+        let defaults = timing(10_000, 1000, 1200, 1000);
+        assert_eq!(defaults.sum(), Duration::from_millis(5800));
+        assert_eq!(defaults.check(), Ok(()));
+        assert_eq!(lease_length(Duration::from_secs(10)), Duration::from_millis(9800));
+    }
+
+    #[test]
+    fn a_fault_shows_the_whole_sum_and_both_ways_out() {
+        let fault = timing(5000, 1000, 1200, 1000).check().unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "renew_interval 1s + 3 × op_timeout 1.2s + fencing.budget 1s + drift 0.1s = 5.7s > T 5s: \
+             lower zookeeper.op_timeout to 960ms or less, or raise zookeeper.session_timeout to 5800ms or more \
+             (the ensemble's maxSessionTimeout caps what is granted)"
+        );
+    }
+
+    #[test]
+    fn where_no_call_limit_fits_others_are_named() {
+        let mend = timing(2000, 1000, 1200, 1000).check().unwrap_err().mend();
+        assert!(!mend.contains("op_timeout"), "{mend}");
+        assert!(mend.contains("lower zookeeper.renew_interval or fencing.budget"), "{mend}");
+    }
+
+    #[test]
+    fn what_the_mend_says_mends_it() {
+        for t in [3000, 3500, 5000, 5700] {
+            let broken = timing(t, 1000, 1200, 1000);
+            assert!(broken.check().is_err(), "{t}");
+            let session = Timing { session_timeout: broken.least_session_timeout(), ..broken };
+            assert_eq!(session.check(), Ok(()), "{t}");
+            let calls = Timing { op_timeout: broken.largest_op_timeout().unwrap(), ..broken };
+            assert_eq!(calls.check(), Ok(()), "{t}");
+        }
+    }
+
+    #[test]
+    fn exactly_t_fits_and_a_millisecond_more_does_not() {
+        // 500 + 3 × 480 + 1000 + 60 (2 % of 3000) = 3000
+        assert_eq!(timing(3000, 500, 480, 1000).check(), Ok(()));
+        assert!(timing(3000, 501, 480, 1000).check().is_err());
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let endless = Timing { op_timeout: Duration::MAX, ..timing(1000, 1, 1, 1) };
+        assert!(!endless.check().unwrap_err().to_string().is_empty());
+    }
+}
