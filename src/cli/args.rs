@@ -44,9 +44,9 @@ Exit codes:
   5  refused by a safety rule, nothing was touched
   6  outcome unknown: look at `status` before you try again
 
-Who is primary, and why:   mysql-ha-agent status
+Who is primary, and why:    mysql-ha-agent status
 What is wrong on this host: mysql-ha-agent check
-Hands off, I am working:   mysql-ha-agent pause --for 1h --reason 'disk swap'";
+Hands off, I am working:    mysql-ha-agent pause --for 1h --reason 'disk swap'";
 
 /// The verbs. Each works on the host it is started on, with that host's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
@@ -279,7 +279,9 @@ mod tests {
 
     #[test]
     fn the_global_options_stand_before_and_after_the_verb() {
-        for line in ["--config /x --json config show", "config --config /x show --json", "config show --json --config /x"] {
+        for line in
+            ["--config /x --json config show", "config --config /x show --json", "config show --json --config /x"]
+        {
             let cli = read(line).unwrap_or_else(|e| panic!("{line}: {e}"));
             assert_eq!((cli.config.to_str(), cli.json), (Some("/x"), true), "{line}");
         }

@@ -13,7 +13,7 @@ pub enum Exit {
     /// 2: the command line or the configuration cannot work. Nothing was tried.
     Usage = 2,
     /// 3: ZooKeeper cannot be reached.
-    ZooKeeperUnreachable = 3,
+    ZookeeperUnreachable = 3,
     /// 4: MySQL cannot be reached.
     MysqlUnreachable = 4,
     /// 5: refused by a safety rule. Nothing was touched.
@@ -42,8 +42,8 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_contract() {
-        use Exit::{Done, MysqlUnreachable, No, Refused, Unknown, Usage, ZooKeeperUnreachable};
-        let all = [Done, No, Usage, ZooKeeperUnreachable, MysqlUnreachable, Refused, Unknown];
+        use Exit::{Done, MysqlUnreachable, No, Refused, Unknown, Usage, ZookeeperUnreachable};
+        let all = [Done, No, Usage, ZookeeperUnreachable, MysqlUnreachable, Refused, Unknown];
         assert_eq!(all.map(Exit::code), [0, 1, 2, 3, 4, 5, 6]);
     }
 }

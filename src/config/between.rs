@@ -81,8 +81,7 @@ fn name(reader: &mut Reader<'_>) {
 
 /// A socket, or a host with a port.
 fn endpoint(reader: &mut Reader<'_>) {
-    let (socket, host, port) =
-        (reader.names("mysql.socket"), reader.names("mysql.host"), reader.names("mysql.port"));
+    let (socket, host, port) = (reader.names("mysql.socket"), reader.names("mysql.host"), reader.names("mysql.port"));
     if socket && (host || port) {
         let second = if host { "mysql.host" } else { "mysql.port" };
         reader.fault(second, "is given beside mysql.socket", "keep one way to reach the server");

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Config;
 use super::address::HostPort;
 use super::reader::Values;
 use super::secret::Secret;
 use super::sections::*;
 use super::value::Value;
-use super::Config;
 use crate::core::records::DurabilityMode;
 
 /// Builds the configuration. The reader has found no fault, so every key that is required or has a default is there.
@@ -76,9 +76,7 @@ fn zookeeper(v: &Values) -> ZooKeeper {
         session_timeout: v.duration("zookeeper.session_timeout"),
         renew_interval: v.duration("zookeeper.renew_interval"),
         op_timeout: v.duration("zookeeper.op_timeout"),
-        auth: v
-            .text_if("zookeeper.auth.user")
-            .map(|user| Auth { user, password: v.secret("zookeeper.auth.password") }),
+        auth: v.text_if("zookeeper.auth.user").map(|user| Auth { user, password: v.secret("zookeeper.auth.password") }),
         readers: match v.by_path.get("zookeeper.auth.readers") {
             Some(Value::Texts(digests)) => Readers::Digests(digests.clone()),
             _ => Readers::World,

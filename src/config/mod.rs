@@ -9,7 +9,7 @@
 //! | text → tree with duplicates and lines | `document` |
 //! | tree → values by the table of keys, defaults filled in | `reader`, `value`, `rule`, [`keys`] |
 //! | rules between keys, what is found out | `between` |
-//! | values → sections | `build`, `sections` |
+//! | values → sections | `build`, [`sections`] |
 
 mod address;
 mod between;
@@ -21,7 +21,7 @@ pub mod keys;
 mod reader;
 mod rule;
 mod secret;
-mod sections;
+pub mod sections;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -33,15 +33,12 @@ use std::time::Duration;
 pub use address::{AddressFault, HostPort};
 pub use fault::{Fault, Faults};
 pub use secret::{Secret, SecretOrigin};
-pub use sections::{
-    Auth, CommandLine, Degrade, Endpoint, Failover, Fencing, Heartbeat, Hooks, Http, Log, Mode, Mysql, Readers, Rejoin,
-    RejoinPolicy, Replication, Tags, Tls, ZooKeeper,
-};
 
 use crate::core::timing::Timing;
 use document::{Document, Node};
 use keys::{Fallback, KEYS, Key, OnReload};
 use reader::{Reader, Values};
+use sections::{Degrade, Failover, Fencing, Heartbeat, Hooks, Http, Log, Mysql, Rejoin, Tags, ZooKeeper};
 use value::Value;
 
 /// Where the file is looked for without `--config`.

@@ -32,8 +32,7 @@ pub(super) struct Reader<'d> {
 impl<'d> Reader<'d> {
     /// Reads the whole document and fills in the defaults.
     pub(super) fn read(document: &'d Document<'d>, env: Environment<'d>) -> Self {
-        let mut reader =
-            Self { document, env, places: BTreeMap::new(), values: Values::default(), faults: Vec::new() };
+        let mut reader = Self { document, env, places: BTreeMap::new(), values: Values::default(), faults: Vec::new() };
         // Anything else is an empty file; `parse` has refused the rest.
         if let Node::Map(entries) = &document.root {
             reader.section("", entries, &[]);
@@ -75,7 +74,12 @@ impl<'d> Reader<'d> {
             if let Some(first) = seen.insert(name, index) {
                 // YAML leaves open which one counts; so does no reader of the file agree with the next.
                 let line = self.document.line_of(&[above, &[first]].concat()).unwrap_or(1);
-                self.fault_at(&address, &path, format!("is there already in line {line}"), "remove one of the two".into());
+                self.fault_at(
+                    &address,
+                    &path,
+                    format!("is there already in line {line}"),
+                    "remove one of the two".into(),
+                );
                 continue;
             }
             if name.contains('.') && prefix != "tags." {
@@ -88,7 +92,8 @@ impl<'d> Reader<'d> {
                     // All its keys are commented out.
                     Node::Null => {}
                     other => {
-                        let mend = format!("write its keys below it, indented: {}", known(&format!("{path}.")).join(", "));
+                        let mend =
+                            format!("write its keys below it, indented: {}", known(&format!("{path}.")).join(", "));
                         self.fault_at(&address, &path, format!("is {}, not a group of keys", other.kind()), mend);
                     }
                 }

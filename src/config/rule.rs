@@ -37,7 +37,8 @@ pub(super) fn tag(text: &str) -> Verdict {
 pub(super) fn root(text: &str) -> Verdict {
     let nodes = text.strip_prefix('/').unwrap_or_default();
     let good = text == "/"
-        || (text.starts_with('/') && nodes.split('/').all(|n| !n.is_empty() && n != "." && n != "..")
+        || (text.starts_with('/')
+            && nodes.split('/').all(|n| !n.is_empty() && n != "." && n != "..")
             && !text.contains(char::is_control));
     unless(good, text, "is no ZooKeeper path", "write it from the root and without a slash at its end: /mysql-ha")?;
     let own = nodes.split('/').next() != Some("zookeeper");
@@ -60,7 +61,8 @@ pub(super) fn user(text: &str) -> Verdict {
 
 /// Stands unquoted in statements, and a name with more in it has no purpose here.
 pub(super) fn schema(text: &str) -> Verdict {
-    let good = is_name(text, |b| b.is_ascii_alphanumeric() || b"_$".contains(b)) && !text.bytes().all(|b| b.is_ascii_digit());
+    let good =
+        is_name(text, |b| b.is_ascii_alphanumeric() || b"_$".contains(b)) && !text.bytes().all(|b| b.is_ascii_digit());
     unless(good, text, "is no plain schema name", "use 1 to 64 letters, digits, `_` or `$`, not digits alone")
 }
 

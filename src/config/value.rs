@@ -173,10 +173,7 @@ fn address(node: &Node) -> Result<HostPort, Vec<Objection>> {
 }
 
 /// Every item of a list through `read`, with all objections.
-fn items<T>(
-    list: &[Node],
-    read: impl Fn(&Node) -> Result<T, Vec<Objection>>,
-) -> Result<Vec<T>, Vec<Objection>> {
+fn items<T>(list: &[Node], read: impl Fn(&Node) -> Result<T, Vec<Objection>>) -> Result<Vec<T>, Vec<Objection>> {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for (index, node) in list.iter().enumerate() {
         match read(node) {

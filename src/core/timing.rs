@@ -68,9 +68,8 @@ impl Timing {
     /// The largest call limit that fits into this T, in whole hundredths of a second; none where nothing fits.
     #[must_use]
     pub fn largest_op_timeout(&self) -> Option<Duration> {
-        let room = lease_length(self.session_timeout)
-            .checked_sub(self.renew_interval)?
-            .checked_sub(self.fencing_budget)?;
+        let room =
+            lease_length(self.session_timeout).checked_sub(self.renew_interval)?.checked_sub(self.fencing_budget)?;
         let step = Duration::from_millis(10);
         let steps = (room / SLOW_CALLS).as_millis() / step.as_millis();
         let largest = step.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX));

@@ -54,10 +54,7 @@ fn it_works_as_it_stands_and_with_everything_switched_on() {
     let plain = read(EXAMPLE).unwrap_or_else(|faults| panic!("{faults}"));
     assert_eq!(plain.cluster, "orders");
     // The one secret of the optional part comes from a file that is not there.
-    let all = uncommented(false).replace(
-        "password_file: /etc/mysql-ha-agent/zookeeper.password",
-        "password_env: SET",
-    );
+    let all = uncommented(false).replace("password_file: /etc/mysql-ha-agent/zookeeper.password", "password_env: SET");
     let all = read(&all).unwrap_or_else(|faults| panic!("{faults}"));
     assert_eq!(all.zookeeper.auth.unwrap().user, "mysql-ha");
     assert_eq!(all.tags["rack"], "12");
@@ -90,9 +87,9 @@ fn it_shows_the_defaults_of_the_table() {
     }
 }
 
-/// The comment above a key carries `[restart]` exactly where the table says so.
+/// The comment above a key carries `[reload]` exactly where the table says that one applies it.
 #[test]
-fn it_says_which_keys_need_a_restart() {
+fn it_says_which_keys_a_reload_applies() {
     let text = uncommented(true);
     let (mut above, mut sections, mut checked) = (String::new(), Vec::<(usize, String)>::new(), 0);
     for line in text.lines() {
@@ -109,7 +106,7 @@ fn it_says_which_keys_need_a_restart() {
                 continue; // the comment above a group holds for its keys
             }
             let key = find(&path).unwrap_or_else(|| panic!("{path}"));
-            assert_eq!(above.contains("[restart]"), key.on_reload == OnReload::NeedsRestart, "{path}");
+            assert_eq!(above.contains("[reload]"), key.on_reload == OnReload::Applied, "{path}");
             checked += 1;
         } else {
             above.clear();

@@ -87,11 +87,19 @@ fn values_that_cannot_work() {
         replaced("name: db1", "name: db 1", (2, "name", "no agent name", "letters")),
         replaced("advertise: db1:3306", "advertise: db1", (8, "mysql.advertise", "no port", "host:port")),
         replaced("advertise: db1:3306", "advertise: db1:70000", (8, "mysql.advertise", "1 to 65535", "host:port")),
-        replaced("durability: lossless", "durability: lossy", (13, "failover.durability", "`lossy`", "lossless, async")),
+        replaced(
+            "durability: lossless",
+            "durability: lossy",
+            (13, "failover.durability", "`lossy`", "lossless, async"),
+        ),
         replaced("[zk1:2181, zk2:2181]", "zk1:2181", (4, "zookeeper.hosts", "no list", "[zk1:2181")),
         replaced("[zk1:2181, zk2:2181]", "[]", (4, "zookeeper.hosts", "empty list", "at least one")),
         replaced("[zk1:2181, zk2:2181]", "[a:1, b:1, a:1]", (4, "zookeeper.hosts", "named twice", "remove one")),
-        replaced(" [zk1:2181, zk2:2181]", "\n    - a:1\n    # c\n    - b\n", (7, "zookeeper.hosts", "`b` has no port", "host:port")),
+        replaced(
+            " [zk1:2181, zk2:2181]",
+            "\n    - a:1\n    # c\n    - b\n",
+            (7, "zookeeper.hosts", "`b` has no port", "host:port"),
+        ),
         appended("heartbeat:\n  interval: 0s\n", &[(15, "heartbeat.interval", "0s", "from 50ms to 5m")]),
         appended("heartbeat:\n  retries: -1\n", &[(15, "heartbeat.retries", "-1", "from 0 to 100")]),
         appended("heartbeat:\n  recover_after: 0\n", &[(15, "heartbeat.recover_after", "0", "from 1")]),
@@ -101,9 +109,21 @@ fn values_that_cannot_work() {
         appended("http:\n  listen: ':8008'\n", &[(15, "http.listen", "no host", "host:port")]),
         appended("hooks:\n  fenced: echo $X | mail\n", &[(15, "hooks.fenced", "shell", "list of words")]),
         appended("hooks:\n  fenced: []\n", &[(15, "hooks.fenced", "no program", "write one")]),
-        replaced("durability: lossless", "durability: async\n  sync_replicas: 0", (14, "failover.sync_replicas", "0", "from 1")),
-        replaced("durability: lossless", "durability: async\n  priority: 10001", (14, "failover.priority", "10001", "0 to 10000")),
-        replaced("durability: lossless", "durability: async\n  priority: -1", (14, "failover.priority", "-1", "0 to 10000")),
+        replaced(
+            "durability: lossless",
+            "durability: async\n  sync_replicas: 0",
+            (14, "failover.sync_replicas", "0", "from 1"),
+        ),
+        replaced(
+            "durability: lossless",
+            "durability: async\n  priority: 10001",
+            (14, "failover.priority", "10001", "0 to 10000"),
+        ),
+        replaced(
+            "durability: lossless",
+            "durability: async\n  priority: -1",
+            (14, "failover.priority", "-1", "0 to 10000"),
+        ),
         replaced("hosts:", "root: mysql-ha\n  hosts:", (4, "zookeeper.root", "no ZooKeeper path", "/mysql-ha")),
         replaced("hosts:", "root: /ha/\n  hosts:", (4, "zookeeper.root", "no ZooKeeper path", "slash at its end")),
         replaced("hosts:", "root: /zookeeper/x\n  hosts:", (4, "zookeeper.root", "own", "another parent")),
@@ -114,9 +134,17 @@ fn values_that_cannot_work() {
 #[test]
 fn rules_between_keys() {
     check(vec![
-        replaced("user: agent", "socket: /s\n  host: h\n  user: agent", (7, "mysql.host", "beside mysql.socket", "one way")),
+        replaced(
+            "user: agent",
+            "socket: /s\n  host: h\n  user: agent",
+            (7, "mysql.host", "beside mysql.socket", "one way"),
+        ),
         replaced("user: agent", "port: 3306\n  user: agent", (6, "mysql.port", "without mysql.host", "add mysql.host")),
-        replaced("password: hunter2", "password: a\n  password_env: SET", (8, "mysql.password_env", "beside mysql.password", "keep one")),
+        replaced(
+            "password: hunter2",
+            "password: a\n  password_env: SET",
+            (8, "mysql.password_env", "beside mysql.password", "keep one"),
+        ),
         replaced("hosts:", "auth: {user: u}\n  hosts:", (4, "zookeeper.auth.password", "missing", "password_file")),
         replaced("hosts:", "auth: {password: p}\n  hosts:", (4, "zookeeper.auth.user", "missing", "add it")),
         replaced("hosts:", "tls: {cert_file: /c}\n  hosts:", (4, "zookeeper.tls.key_file", "beside", "needs its key")),
@@ -167,7 +195,9 @@ fn all_faults_come_at_once_in_the_order_of_lines() {
     let faults = read(file).unwrap_err();
     let lines: Vec<usize> = faults.faults.iter().filter_map(|f| f.line).collect();
     assert!(lines.is_sorted(), "{faults}");
-    for key in ["cluster", "name", "zookeeper.hosts", "zookeeper.op_timeout", "mysql.usr", "log.level", "mysql.advertise"] {
+    for key in
+        ["cluster", "name", "zookeeper.hosts", "zookeeper.op_timeout", "mysql.usr", "log.level", "mysql.advertise"]
+    {
         assert!(faults.faults.iter().any(|f| f.key == key), "{key} in\n{faults}");
     }
     assert_eq!(faults.to_string().lines().count(), faults.faults.len(), "{faults}");
@@ -176,15 +206,14 @@ fn all_faults_come_at_once_in_the_order_of_lines() {
 #[test]
 fn the_text_names_file_line_key_and_mend() {
     let faults = read(&least_with("durability: lossless", "durability: lossy")).unwrap_err();
-    assert_eq!(
-        faults.to_string(),
-        "agent.yaml:13: failover.durability: is `lossy` — write one of lossless, async"
-    );
+    assert_eq!(faults.to_string(), "agent.yaml:13: failover.durability: is `lossy` — write one of lossless, async");
 }
 
 #[test]
 fn text_that_is_no_yaml_names_its_line() {
-    for (file, line) in [("cluster: a\n\tname: b\n", 2), ("a: 'x\nb: 1\n", 3), ("a: !tag x\n", 1), ("a: 1\n---\nb: 1\n", 1)] {
+    for (file, line) in
+        [("cluster: a\n\tname: b\n", 2), ("a: 'x\nb: 1\n", 3), ("a: !tag x\n", 1), ("a: 1\n---\nb: 1\n", 1)]
+    {
         let faults = read(file).unwrap_err();
         assert_eq!(faults.faults.len(), 1, "{faults}");
         assert!(faults.faults[0].what.contains("no valid YAML"), "{faults}");

@@ -8,7 +8,9 @@ fn the_three_forms_give_the_secret() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("password");
     let path = file.to_str().unwrap();
-    for (content, secret) in [("from-file\n", "from-file"), ("from-file", "from-file"), (" a b \r\n", " a b "), ("x\n\n", "x\n")] {
+    for (content, secret) in
+        [("from-file\n", "from-file"), ("from-file", "from-file"), (" a b \r\n", " a b "), ("x\n\n", "x\n")]
+    {
         std::fs::write(&file, content).unwrap();
         let config = read(&least_with("password: hunter2", &format!("password_file: {path}"))).unwrap();
         assert_eq!(config.mysql.password.reveal(), secret);

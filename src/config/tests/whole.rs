@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::keys::{KEYS, NOT_YET_IN_FORCE, find};
-use super::super::{CommandLine, Differences, Endpoint, HostPort, Mode, Readers, RejoinPolicy};
+use super::super::sections::{CommandLine, Endpoint, Mode, Readers, RejoinPolicy};
+use super::super::{Differences, HostPort};
 use super::{LEAST, least_with, read};
 use crate::core::records::DurabilityMode;
 
@@ -75,12 +76,12 @@ fn a_reload_applies_some_and_leaves_others() {
     let changed = least_with("cluster: orders", "cluster: others");
     let new = read(&format!("{changed}tags: {{rack: c}}\nhooks: {{fenced: /bin/x}}\nstate_dir: /elsewhere\n")).unwrap();
     let differences = old.reload_differences(&new);
-    assert_eq!(differences.applied, ["hooks.fenced", "tags.rack", "tags.row"]);
-    assert_eq!(differences.needs_restart, ["cluster", "state_dir"]);
+    assert_eq!(differences.applied, ["tags.rack", "tags.row"]);
+    assert_eq!(differences.needs_restart, ["cluster", "hooks.fenced", "state_dir"]);
 
     let merged = old.reloaded(&new);
     assert_eq!((merged.cluster.as_str(), &merged.state_dir), ("orders", &old.state_dir));
-    assert_eq!((&merged.tags, &merged.hooks), (&new.tags, &new.hooks));
+    assert_eq!((&merged.tags, &merged.hooks), (&new.tags, &old.hooks));
     assert_eq!(old.reload_differences(&old.clone()), Differences::default());
     assert_eq!(merged.reload_differences(&new).needs_restart, differences.needs_restart);
     assert!(merged.reload_differences(&new).applied.is_empty());
