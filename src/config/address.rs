@@ -1,19 +1,15 @@
-//! `host:port`, the one way in which the file names a TCP endpoint.
+//! `host:port`, the one form in which addresses are written.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// Text that is no `host:port`, in words.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct AddressFault(String);
-
-/// A host (name, IPv4 or IPv6 address) and a port. IPv6 is written in brackets: `[2001:db8::1]:3306`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A host name or IP address with a port. IPv6 addresses are written in brackets: `[::1]:3306`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
-    /// Host name or IP address, without brackets.
+    /// Name or address, without brackets.
     pub host: String,
-    /// 1 to 65535.
+    /// TCP port, never 0.
     pub port: u16,
 }
 
@@ -27,48 +23,52 @@ impl fmt::Display for HostPort {
     }
 }
 
+/// Text that is no `host:port`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressFault(pub String);
+
 impl FromStr for HostPort {
     type Err = AddressFault;
 
-    /// Reads `host:port`; the error is one sentence with the mend.
     fn from_str(text: &str) -> Result<Self, AddressFault> {
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                rest.split_once("]:").filter(|(host, _)| host.parse::<std::net::Ipv6Addr>().is_ok()).ok_or_else(
-                    || AddressFault(format!("{text:?} is not [IPv6 address]:port: write it as in [2001:db8::1]:3306")),
-                )?
-            }
-            None => {
-                text.rsplit_once(':').ok_or_else(|| AddressFault(format!("{text:?} has no port: write host:port")))?
-            }
+        let fault = |why: &str| AddressFault(format!("`{text}` {why}"));
+        if text.contains("//") {
+            return Err(fault("is a URL"));
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| fault("has no port"))?;
+        let bracketed = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        let host = match bracketed {
+            Some(inner) if inner.parse::<Ipv6Addr>().is_ok() => inner,
+            Some(_) => return Err(fault("has no IPv6 address between its brackets")),
+            None if host.contains(':') => return Err(fault("is an IPv6 address without brackets")),
+            None => host_name(host).map_err(fault)?,
         };
-        if host.contains(':') && !text.starts_with('[') {
-            return Err(AddressFault(format!(
-                "{text:?} is ambiguous: put an IPv6 address in brackets, as in [2001:db8::1]:3306"
-            )));
-        }
-        host_name(host)?;
-        match port.parse::<u16>() {
-            Ok(port) if port > 0 => Ok(Self { host: host.to_owned(), port }),
-            _ => Err(AddressFault(format!("{port:?} in {text:?} is no port: write a number from 1 to 65535"))),
-        }
+        Ok(Self { host: host.to_owned(), port: tcp_port(port).ok_or_else(|| fault("has no port from 1 to 65535"))? })
     }
 }
 
-/// Whether `host` can be a host name or an IP address.
+/// A host name or IPv4 address, as far as it can be judged without resolving it.
 ///
 /// # Errors
-/// One sentence with the mend.
-pub(super) fn host_name(host: &str) -> Result<(), AddressFault> {
+/// Why it cannot be one, to be put after the text.
+pub(super) fn host_name(host: &str) -> Result<&str, &'static str> {
     if host.is_empty() {
-        return Err(AddressFault("the host is missing".to_owned()));
+        Err("has no host")
+    } else if host.len() > 253 {
+        Err("has a host name of more than 253 characters")
+    } else if !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
+        // No host name may hold `_`, but container networks have and resolve such names.
+        Err("has a host with characters other than letters, digits, `-`, `.` and `_`")
+    } else {
+        Ok(host)
     }
-    // Underscores are not allowed in host names but common in container networks, where they resolve.
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    if host.len() <= 253 && (host.chars().all(fits) || host.parse::<std::net::Ipv6Addr>().is_ok()) {
-        return Ok(());
-    }
-    Err(AddressFault(format!("{host:?} is no host name: use letters, digits, '.', '-' and '_', or an IP address")))
+}
+
+/// Digits alone: `u16::from_str` would take `+3306`.
+fn tcp_port(text: &str) -> Option<u16> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten().filter(|port| *port != 0)
 }
 
 #[cfg(test)]
@@ -76,29 +76,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_writes_the_same() {
-        for text in ["db1:3306", "10.0.0.1:1", "[2001:db8::1]:65535", "my_host.example.org:3306"] {
-            assert_eq!(text.parse::<HostPort>().map(|a| a.to_string()), Ok(text.to_owned()));
+    fn what_is_read_is_what_is_written() {
+        for text in ["db1:3306", "10.0.0.1:1", "zk-1.example_x.org:65535", "[::1]:2181", "[fe80::1:2]:9"] {
+            assert_eq!(text.parse::<HostPort>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn says_what_is_wrong() {
-        for (text, part) in [
+    fn what_is_refused_and_why() {
+        for (text, why) in [
             ("db1", "no port"),
-            ("db1:", "no port"),
+            ("db1:", "1 to 65535"),
             ("db1:0", "1 to 65535"),
             ("db1:65536", "1 to 65535"),
-            ("db1:mysql", "1 to 65535"),
-            (":3306", "host is missing"),
-            ("2001:db8::1:3306", "brackets"),
-            ("[db1]:3306", "[IPv6 address]:port"),
-            ("[::1]3306", "[IPv6 address]:port"),
-            ("mysql://db1:3306", "brackets"),
-            ("db 1:3306", "no host name"),
+            ("db1:+80", "1 to 65535"),
+            (":3306", "no host"),
+            ("::1:3306", "without brackets"),
+            ("[db1]:3306", "no IPv6 address"),
+            ("db 1:3306", "characters"),
+            ("tcp://db1:3306", "URL"),
+            ("a/b:3306", "characters"),
         ] {
-            let fault = text.parse::<HostPort>().expect_err(text).to_string();
-            assert!(fault.contains(part), "{text}: {fault}");
+            let fault = text.parse::<HostPort>().unwrap_err().to_string();
+            assert!(fault.contains(why), "{text}: {fault}");
         }
     }
 }

@@ -67,7 +67,6 @@ pub(super) fn build(values: Values) -> Config {
 }
 
 fn zookeeper(v: &Values) -> ZooKeeper {
-    let readers = v.texts_if("zookeeper.auth.readers").unwrap_or_default();
     ZooKeeper {
         hosts: match v.by_path.get("zookeeper.hosts") {
             Some(Value::Addresses(hosts)) => hosts.clone(),
@@ -78,7 +77,10 @@ fn zookeeper(v: &Values) -> ZooKeeper {
         renew_interval: v.duration("zookeeper.renew_interval"),
         op_timeout: v.duration("zookeeper.op_timeout"),
         auth: v.text_if("zookeeper.auth.user").map(|user| Auth { user, password: v.secret("zookeeper.auth.password") }),
-        readers: if readers == ["world"] { Readers::World } else { Readers::Digests(readers) },
+        readers: match v.by_path.get("zookeeper.auth.readers") {
+            Some(Value::Texts(digests)) => Readers::Digests(digests.clone()),
+            _ => Readers::World,
+        },
         tls: tls(v, "zookeeper.tls"),
     }
 }

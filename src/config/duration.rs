@@ -1,64 +1,59 @@
-//! Lengths of time as the file and the command line write them: one whole number and one unit, `500ms`, `3s`, `2m`, `1h`.
+//! Durations as they are written in the file and on the command line: a whole number and one unit.
 
 use std::time::Duration;
 
-/// The units, longest first, in milliseconds.
+/// The units, the longest first, each with its length in milliseconds.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
-/// The longest length that is taken: 30 days. Beyond it a slip of the unit is more likely than a wish, and sums stay
-/// far from overflowing.
-pub const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// Text that is no length of time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Text that is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {mend}")]
 pub struct DurationFault {
     /// What is wrong.
     pub what: String,
-    /// How to write it.
+    /// What to write instead.
     pub mend: String,
 }
 
-/// Reads `500ms`, `3s`, `2m` or `1h`.
+/// Reads `500ms`, `3s`, `2m` or `1h`; a bare `0` needs no unit.
 ///
 /// # Errors
-/// What is wrong and how to write it.
+/// [`DurationFault`] for a missing or unknown unit, a fraction, a sign, or more than 64 bits of milliseconds.
 pub fn parse(text: &str) -> Result<Duration, DurationFault> {
     let fault = |what: &str, mend: String| Err(DurationFault { what: format!("`{text}` {what}"), mend });
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.trim_start();
-    if number.is_empty() {
-        return fault("is no length of time", "write a whole number and a unit: 500ms, 3s, 2m or 1h".to_owned());
-    }
-    if unit.is_empty() && number.bytes().all(|digit| digit == b'0') {
-        return Ok(Duration::ZERO);
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    if digits.is_empty() || unit.starts_with(['.', ',']) {
+        return fault("is no duration", "write a whole number with a unit: 500ms, 3s, 2m or 1h".into());
     }
     if unit.is_empty() {
-        return fault("has no unit", format!("write {number}ms, {number}s, {number}m or {number}h"));
+        return if digits.bytes().all(|b| b == b'0') {
+            Ok(Duration::ZERO)
+        } else {
+            fault("has no unit", format!("write {text}s or {text}ms (units: ms, s, m, h)"))
+        };
     }
-    if unit.starts_with(['.', ',']) {
-        return fault("is not a whole number", "use a smaller unit: 1500ms for 1.5s".to_owned());
-    }
-    let Some((_, millis)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        return fault("has an unknown unit", "use one of ms, s, m and h".to_owned());
+    let Some((_, length)) = UNITS.iter().find(|(name, _)| *name == unit.trim_start()) else {
+        return fault("has an unknown unit", "use one of ms, s, m, h, for example 500ms".into());
     };
-    let length = number.parse::<u64>().ok().and_then(|n| n.checked_mul(*millis)).map(Duration::from_millis);
-    match length {
-        Some(length) if length <= LONGEST => Ok(length),
-        _ => fault("is too long", format!("write at most {}", written(LONGEST))),
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(*length)) {
+        Some(ms) => Ok(Duration::from_millis(ms)),
+        None => fault("is too long", "write a smaller number".into()),
     }
 }
 
-/// Writes a length so that [`parse`] reads the same one back, in the longest unit that divides it. What is below a
-/// millisecond is cut off.
+/// Writes a duration as [`parse`] reads it; fractions of a millisecond are dropped.
 #[must_use]
-pub fn written(length: Duration) -> String {
-    let millis = length.as_millis();
-    if millis == 0 {
+pub fn written(duration: Duration) -> String {
+    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    if ms == 0 {
         return "0s".to_owned();
     }
-    let (unit, size) = UNITS.into_iter().find(|(_, size)| millis % u128::from(*size) == 0).unwrap_or(("ms", 1));
-    format!("{}{unit}", millis / u128::from(size))
+    // `60s` reads better than `1m`: minutes and hours only from two of them on.
+    match UNITS.iter().find(|(_, length)| ms.is_multiple_of(*length) && (*length <= 1000 || ms / length >= 2)) {
+        Some((unit, length)) => format!("{}{unit}", ms / length),
+        None => format!("{ms}ms"),
+    }
 }
 
 #[cfg(test)]
@@ -67,38 +62,43 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn reads_the_four_units() {
-        for (text, millis) in
-            [("500ms", 500), ("3s", 3000), ("2m", 120_000), ("1h", 3_600_000), ("0s", 0), ("10 s", 10_000)]
-        {
-            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+    fn what_is_written_down_in_the_contract() {
+        for (text, ms) in [("500ms", 500), ("3s", 3000), ("2m", 120_000), ("1h", 3_600_000), ("0", 0), ("0s", 0)] {
+            assert_eq!(parse(text).unwrap(), Duration::from_millis(ms), "{text}");
         }
     }
 
     #[test]
-    fn says_what_is_wrong() {
-        for (text, part) in [
-            ("3", "has no unit"),
-            ("", "not a length of time"),
-            ("s", "not a length of time"),
-            ("-3s", "not a length of time"),
-            ("1.5s", "1500ms"),
-            ("1m30s", "no unit"),
-            ("3 sec", "no unit"),
-            ("3S", "no unit"),
-            ("99999999999999999999s", "at most 720h"),
-            ("721h", "at most 720h"),
+    fn what_is_refused_and_how_it_is_mended() {
+        for (text, mend) in [
+            ("10", "10s or 10ms"),
+            ("1.5s", "whole number"),
+            ("-1s", "whole number"),
+            ("", "whole number"),
+            ("s", "whole number"),
+            ("3 days", "one of ms, s, m, h"),
+            ("3S", "one of ms, s, m, h"),
+            ("1m30s", "one of ms, s, m, h"),
+            ("99999999999999999999s", "smaller"),
+            ("18446744073709551615h", "smaller"),
         ] {
-            let fault = parse(text).expect_err(text);
-            assert!(fault.contains(part), "{text}: {fault}");
+            let fault = parse(text).unwrap_err();
+            assert!(fault.mend.contains(mend), "{text}: {fault}");
+        }
+    }
+
+    #[test]
+    fn written_as_a_person_would() {
+        for text in ["0s", "300ms", "1200ms", "1s", "60s", "90s", "2m", "60m", "2h", "61s"] {
+            assert_eq!(written(parse(text).unwrap()), text);
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(millis in 0..=u64::try_from(LONGEST.as_millis()).unwrap()) {
-            let length = Duration::from_millis(millis);
-            prop_assert_eq!(parse(&written(length)), Ok(length));
+        fn written_and_read_back_is_the_same(ms in 0..u64::MAX) {
+            let duration = Duration::from_millis(ms);
+            prop_assert_eq!(parse(&written(duration)).unwrap(), duration);
         }
 
         #[test]

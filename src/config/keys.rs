@@ -8,7 +8,7 @@ use super::value::Kind;
 
 /// What holds where the file does not name a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Default {
+pub enum Fallback {
     /// Nothing can: the file must name it.
     Required,
     /// Nothing is set.
@@ -19,7 +19,8 @@ pub enum Default {
     FoundOut(&'static str),
 }
 
-/// What a reload (SIGHUP) does with a change.
+/// What a reload (SIGHUP) does with a change. Says what the running agent does: whoever lets a reload take over one more
+/// key changes its line in [`KEYS`] and its mark in `agent.yaml.example`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnReload {
     /// It takes effect.
@@ -33,7 +34,7 @@ pub struct Key {
     /// Its full path, `zookeeper.session_timeout`; [`TAGS`] stands for all tags.
     pub path: &'static str,
     /// What holds without it.
-    pub default: Default,
+    pub default: Fallback,
     /// What a reload does with it.
     pub on_reload: OnReload,
     /// What it means, in a few words.
@@ -48,11 +49,6 @@ pub const TAGS: &str = "tags.<name>";
 /// [`super::Config::not_yet_in_force`] names those a file sets. Whoever gives a key effect removes it here.
 pub const NOT_YET_IN_FORCE: &[&str] = &[
     "zone",
-    "zookeeper.auth.user",
-    "zookeeper.auth.password",
-    "zookeeper.auth.password_file",
-    "zookeeper.auth.password_env",
-    "zookeeper.auth.readers",
     "zookeeper.tls.ca_file",
     "zookeeper.tls.cert_file",
     "zookeeper.tls.key_file",
@@ -87,11 +83,11 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-const fn key(path: &'static str, kind: Kind, default: Default, on_reload: OnReload, meaning: &'static str) -> Key {
+const fn key(path: &'static str, kind: Kind, default: Fallback, on_reload: OnReload, meaning: &'static str) -> Key {
     Key { path, default, on_reload, meaning, kind }
 }
 
-use self::Default::{FoundOut, Is, Required, Unset};
+use Fallback::{FoundOut, Is, Required, Unset};
 use Kind::{
     Address, AddressOrOff, Addresses, Choice, Command, Duration, Flag, Integer, Readers, Secret, SecretEnv, SecretFile,
     Text, Texts,
@@ -107,7 +103,7 @@ const FILE: Kind = Text(rule::path);
 pub static KEYS: &[Key] = &[
     key("cluster", Text(rule::cluster), Required, NeedsRestart, "the replica set's name"),
     key("name", Text(rule::name), FoundOut("the host name"), NeedsRestart, "this agent's name, unique within the cluster"),
-    key("zone", Text(rule::any), Unset, Applied, "the room or data centre this host stands in"),
+    key("zone", Text(rule::any), Unset, NeedsRestart, "the room or data centre this host stands in"),
 
     key("zookeeper.hosts", Addresses, Required, NeedsRestart, "the members of the ensemble"),
     key("zookeeper.root", Text(rule::root), Is("/mysql-ha"), NeedsRestart, "the parent of all clusters"),
@@ -142,45 +138,45 @@ pub static KEYS: &[Key] = &[
     key("mysql.replication.tls", Flag, Is("false"), NeedsRestart, "whether replicas connect with TLS"),
     key("mysql.service_unit", Text(rule::unit), Unset, NeedsRestart, "mysqld's systemd unit"),
 
-    key("heartbeat.interval", Duration(50, 5 * MINUTE), Is("1s"), Applied, "between two probes"),
-    key("heartbeat.timeout", Duration(50, 5 * MINUTE), Is("1s"), Applied, "one probe's limit"),
-    key("heartbeat.retries", Integer(0, 100), Is("3"), Applied, "further tries before a probe counts as failed"),
-    key("heartbeat.retry_interval", Duration(0, MINUTE), Is("300ms"), Applied, "between those tries"),
-    key("heartbeat.exit_grace", Duration(0, HOUR), Is("0s"), Applied, "how long a mysqld that has exited may take to be back"),
-    key("heartbeat.recover_after", Integer(1, 1000), Is("3"), Applied, "successes in a row before a failed server is healthy"),
+    key("heartbeat.interval", Duration(50, 5 * MINUTE), Is("1s"), NeedsRestart, "between two probes"),
+    key("heartbeat.timeout", Duration(50, 5 * MINUTE), Is("1s"), NeedsRestart, "one probe's limit"),
+    key("heartbeat.retries", Integer(0, 100), Is("3"), NeedsRestart, "further tries before a probe counts as failed"),
+    key("heartbeat.retry_interval", Duration(0, MINUTE), Is("300ms"), NeedsRestart, "between those tries"),
+    key("heartbeat.exit_grace", Duration(0, HOUR), Is("0s"), NeedsRestart, "how long a mysqld that has exited may take to be back"),
+    key("heartbeat.recover_after", Integer(1, 1000), Is("3"), NeedsRestart, "successes in a row before a failed server is healthy"),
     key("heartbeat.schema", Text(rule::schema), Is("mysql_ha"), NeedsRestart, "the schema of the heartbeat table"),
 
-    key("failover.mode", Choice(&["automatic", "manual", "observe"]), Is("automatic"), Applied, "what the agent does by itself"),
-    key("failover.durability", Choice(&["lossless", "async"]), Required, Applied, "whether acknowledged writes may be lost: lossless or async"),
-    key("failover.sync_replicas", Integer(1, 65535), Is("1"), Applied, "acknowledgements a commit waits for in lossless"),
+    key("failover.mode", Choice(&["automatic", "manual", "observe"]), Is("automatic"), NeedsRestart, "what the agent does by itself"),
+    key("failover.durability", Choice(&["lossless", "async"]), Required, NeedsRestart, "whether acknowledged writes may be lost: lossless or async"),
+    key("failover.sync_replicas", Integer(1, 65535), Is("1"), NeedsRestart, "acknowledgements a commit waits for in lossless"),
     key("failover.priority", Integer(0, 10_000), Is("100"), Applied, "among equals the highest wins; 0 is never promoted"),
     key("failover.max_lag", Duration(0, 24 * HOUR), Is("30s"), Applied, "async: an older replica is not promoted automatically"),
-    key("failover.cooldown", Duration(0, 24 * HOUR), Is("60s"), Applied, "no second automatic failover within it"),
+    key("failover.cooldown", Duration(0, 24 * HOUR), Is("60s"), NeedsRestart, "no second automatic failover within it"),
     key("failover.catch_up_timeout", Duration(1000, 24 * HOUR), Is("60s"), Applied, "for applying what was received"),
-    key("failover.failsafe", Flag, Is("true"), Applied, "stay writable while the whole ensemble is lost and replicas acknowledge"),
+    key("failover.failsafe", Flag, Is("true"), NeedsRestart, "stay writable while the whole ensemble is lost and replicas acknowledge"),
 
-    key("degrade.check_period", Duration(0, HOUR), Is("2s"), Applied, "self-check of the acknowledgement path; 0 is off"),
-    key("degrade.allow_times", Integer(0, 1_000_000), Is("10"), Applied, "failures in a row before lossless degrades; 0 is never"),
+    key("degrade.check_period", Duration(0, HOUR), Is("2s"), NeedsRestart, "self-check of the acknowledgement path; 0 is off"),
+    key("degrade.allow_times", Integer(0, 1_000_000), Is("10"), NeedsRestart, "failures in a row before lossless degrades; 0 is never"),
 
     key("fencing.budget", Duration(50, 5 * MINUTE), Is("1s"), NeedsRestart, "time kept before the lease's end for making the server read-only"),
     key("fencing.kill_connections", Flag, Is("true"), Applied, "end client connections when the server becomes read-only"),
-    key("fencing.spare_users", Texts, Unset, Applied, "accounts left alone as long as they do not block"),
-    key("fencing.command", Command, Unset, Applied, "tried instead of the kill"),
+    key("fencing.spare_users", Texts, Unset, NeedsRestart, "accounts left alone as long as they do not block"),
+    key("fencing.command", Command, Unset, NeedsRestart, "tried instead of the kill"),
     key("fencing.mysqld_pid_file", FILE, Unset, NeedsRestart, "where the process cannot be found through the socket"),
 
-    key("rejoin.policy", Choice(&["auto", "clone", "manual"]), Is("auto"), Applied, "what a returning server does"),
-    key("rejoin.rewind", Flag, Is("true"), Applied, "whether prestart may take back commits that were in flight"),
+    key("rejoin.policy", Choice(&["auto", "clone", "manual"]), Is("auto"), NeedsRestart, "what a returning server does"),
+    key("rejoin.rewind", Flag, Is("true"), NeedsRestart, "whether prestart may take back commits that were in flight"),
 
-    key("hooks.pre_promote", Command, Unset, Applied, "before a promotion; failing refuses it"),
-    key("hooks.post_promote", Command, Unset, Applied, "after a promotion"),
-    key("hooks.post_demote", Command, Unset, Applied, "after a primary has become a replica"),
-    key("hooks.fenced", Command, Unset, Applied, "after the server was fenced"),
-    key("hooks.failover_failed", Command, Unset, Applied, "when no candidate could be promoted"),
-    key("hooks.timeout", Duration(100, HOUR), Is("10s"), Applied, "one hook's limit"),
+    key("hooks.pre_promote", Command, Unset, NeedsRestart, "before a promotion; failing refuses it"),
+    key("hooks.post_promote", Command, Unset, NeedsRestart, "after a promotion"),
+    key("hooks.post_demote", Command, Unset, NeedsRestart, "after a primary has become a replica"),
+    key("hooks.fenced", Command, Unset, NeedsRestart, "after the server was fenced"),
+    key("hooks.failover_failed", Command, Unset, NeedsRestart, "when no candidate could be promoted"),
+    key("hooks.timeout", Duration(100, HOUR), Is("10s"), NeedsRestart, "one hook's limit"),
 
     key("http.listen", AddressOrOff, Is("127.0.0.1:8008"), NeedsRestart, "where load balancers and monitoring ask; off disables"),
     key(TAGS, Text(rule::any), Unset, Applied, "free text, shown in status"),
     key("state_dir", FILE, Is("/var/lib/mysql-ha-agent"), NeedsRestart, "what must outlive a restart"),
     key("run_dir", FILE, Is("/run/mysql-ha-agent"), NeedsRestart, "the lease file shared with the guard"),
-    key("log.level", Choice(&["error", "warn", "info", "debug", "trace"]), Is("info"), Applied, "how much is logged"),
+    key("log.level", Choice(&["error", "warn", "info", "debug", "trace"]), Is("info"), NeedsRestart, "how much is logged"),
 ];

@@ -1,178 +1,238 @@
-//! The configuration file: as typed → validated, all faults at once.
+//! The configuration: `agent.yaml` as typed → a [`Config`] that can work, or all its faults at once.
 //!
-//! | module | does |
+//! What lives here: the table of keys ([`keys`]), the reading of the file by that table, the rules between keys, and
+//! what an operator sees of it (faults, `config show`, what a reload changes). What may not: any use of the values.
+//! Nothing here connects, and the only files opened are `agent.yaml` and those that hold a secret.
+//!
+//! | step | module |
 //! | --- | --- |
-//! | [`keys`] | the table of keys: names, defaults, limits, meaning |
-//! | `document` | YAML as a tree that keeps duplicates and lines |
-//! | `reader`, `value`, `rule`, `between` | from typed to checked: each key by its kind, then rules between keys |
-//! | [`sections`], `build` | the validated configuration in plain types |
-//! | [`secret`], [`address`], [`duration`] | the types of values |
-//! | [`fault`] | what is wrong, with file, line, key and mend |
-//!
-//! What may not live here: anything that connects to something. That a value can work on this host is `check`'s matter.
+//! | text → tree with duplicates and lines | `document` |
+//! | tree → values by the table of keys, defaults filled in | `reader`, `value`, `rule`, [`keys`] |
+//! | rules between keys, what is found out | `between` |
+//! | values → sections | `build`, [`sections`] |
 
-pub mod address;
+mod address;
 mod between;
 mod build;
 mod document;
 pub mod duration;
-pub mod fault;
+mod fault;
 pub mod keys;
 mod reader;
 mod rule;
-pub mod secret;
+mod secret;
 pub mod sections;
 #[cfg(test)]
 mod tests;
 mod value;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use document::{Document, Node};
+pub use address::{AddressFault, HostPort};
 pub use fault::{Fault, Faults};
-use keys::{Default, KEYS, Key, NOT_YET_IN_FORCE, OnReload};
+pub use secret::{Secret, SecretOrigin};
+
+use crate::core::timing::Timing;
+use document::{Document, Node};
+use keys::{Fallback, KEYS, Key, OnReload};
 use reader::{Reader, Values};
 use sections::{Degrade, Failover, Fencing, Heartbeat, Hooks, Http, Log, Mysql, Rejoin, Tags, ZooKeeper};
-use value::{Environment, Value};
+use value::Value;
 
-/// The default path of the file.
+/// Where the file is looked for without `--config`.
 pub const DEFAULT_PATH: &str = "/etc/mysql-ha-agent/agent.yaml";
 
-/// The configuration in force, by the sections of the file.
+/// A configuration that can work. Its fields mirror the file; see `agent.yaml.example`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// `cluster`.
+    /// The replica set's name.
     pub cluster: String,
-    /// `name`.
+    /// This agent's name, unique within the cluster.
     pub name: String,
-    /// `zone`.
+    /// Room or data centre.
     pub zone: Option<String>,
-    /// `zookeeper.*`.
+    /// `zookeeper.*`
     pub zookeeper: ZooKeeper,
-    /// `mysql.*`.
+    /// `mysql.*`
     pub mysql: Mysql,
-    /// `heartbeat.*`.
+    /// `heartbeat.*`
     pub heartbeat: Heartbeat,
-    /// `failover.*`.
+    /// `failover.*`
     pub failover: Failover,
-    /// `degrade.*`.
+    /// `degrade.*`
     pub degrade: Degrade,
-    /// `fencing.*`.
+    /// `fencing.*`
     pub fencing: Fencing,
-    /// `rejoin.*`.
+    /// `rejoin.*`
     pub rejoin: Rejoin,
-    /// `hooks.*`.
+    /// `hooks.*`
     pub hooks: Hooks,
-    /// `http.*`.
+    /// `http.*`
     pub http: Http,
-    /// `tags.*`.
+    /// `tags.*`
     pub tags: Tags,
-    /// `state_dir`.
+    /// What must outlive a restart.
     pub state_dir: PathBuf,
-    /// `run_dir`.
+    /// The lease file shared with the guard.
     pub run_dir: PathBuf,
-    /// `log.*`.
+    /// `log.*`
     pub log: Log,
-    /// What the sections were built from.
+    /// The same once more by key, for what goes by the table of keys.
     values: Values,
 }
 
-/// What a reload changes.
+/// Reads the file at `path`.
+///
+/// # Errors
+/// All its [`Faults`], or that it cannot be read. Exit code 2; on a reload, the old configuration stays in force.
+pub fn load(path: &Path) -> Result<Config, Faults> {
+    let file = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&text, &file, &|name| std::env::var(name).ok()),
+        Err(e) => {
+            let fault = Fault {
+                line: None,
+                key: String::new(),
+                what: format!("cannot be read: {e}"),
+                mend: "create it from agent.yaml.example, make it readable, or name another with --config".into(),
+            };
+            Err(Faults::new(&file, vec![fault]))
+        }
+    }
+}
+
+/// Reads `text`, which faults name as `file_name`; `env` looks environment variables up.
+///
+/// Files that hold a secret are opened, and the host's name and MySQL's usual sockets looked at where the text leaves
+/// them open; nothing else outside the text matters.
+///
+/// # Errors
+/// All its [`Faults`].
+pub fn parse(text: &str, file_name: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Faults> {
+    let document = Document::parse(text).map_err(|(line, what)| {
+        let what = format!("is no valid YAML: {what}");
+        let mend = "look at that line and the one above: indentation by spaces, a missing colon or quote".into();
+        Faults::new(file_name, vec![Fault { line, key: String::new(), what, mend }])
+    })?;
+    if !matches!(document.root, Node::Map(_) | Node::Null) {
+        let what = format!("holds {}, not keys", document.root.kind());
+        let mend = "write keys and values as in agent.yaml.example".into();
+        return Err(Faults::new(file_name, vec![Fault { line: Some(1), key: String::new(), what, mend }]));
+    }
+    let mut reader = Reader::read(&document, env);
+    between::check(&mut reader);
+    let Reader { values, faults, .. } = reader;
+    if faults.is_empty() { Ok(build::build(values)) } else { Err(Faults::new(file_name, faults)) }
+}
+
+/// What a reload would do, by key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Differences {
-    /// Keys that take effect.
+    /// Keys whose change takes effect.
     pub applied: Vec<String>,
-    /// Keys that are left as they were until a restart.
+    /// Keys whose change is left alone until a restart.
     pub needs_restart: Vec<String>,
 }
 
-/// Reads and checks the file.
-///
-/// # Errors
-/// Every fault of it, or that it cannot be read.
-pub fn load(path: &Path) -> Result<Config, Faults> {
-    let file = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        let mend = "name the file with --config, or copy agent.yaml.example there and edit it".to_owned();
-        Faults::new(
-            &file,
-            vec![Fault { line: None, key: String::new(), what: format!("cannot be read: {error}"), mend }],
-        )
-    })?;
-    parse(&text, &file, &|name| std::env::var(name).ok())
-}
-
-/// Checks a text; `file` names it in faults, `env` gives the environment.
-///
-/// # Errors
-/// Every fault of it.
-pub fn parse(text: &str, file: &str, env: Environment<'_>) -> Result<Config, Faults> {
-    let document = Document::parse(text).map_err(|(line, what)| {
-        let mend = "mend the YAML; agent.yaml.example shows the form".to_owned();
-        Faults::new(file, vec![Fault { line, key: String::new(), what: format!("is no valid YAML: {what}"), mend }])
-    })?;
-    let mut reader = Reader::read(&document, env);
-    between::check(&mut reader);
-    if reader.faults.is_empty() { Ok(build::build(reader.values)) } else { Err(Faults::new(file, reader.faults)) }
-}
-
-/// A key's default as a value, by the same way a typed one takes.
-fn default_value(key: &Key) -> Option<Value> {
-    let Default::Is(text) = key.default else { return None };
-    let node: Node = serde_yaml::from_str(text).ok()?;
-    key.kind.read(&node, &|_| None).ok()
-}
-
 impl Config {
-    /// The configuration in force as YAML, defaults included and secrets masked.
+    /// The terms of a lease, with T as `granted` by the ensemble (or `zookeeper.session_timeout` before that).
+    #[must_use]
+    pub fn timing(&self, granted: Duration) -> Timing {
+        Timing {
+            session_timeout: granted,
+            renew_interval: self.zookeeper.renew_interval,
+            op_timeout: self.zookeeper.op_timeout,
+            fencing_budget: self.fencing.budget,
+        }
+    }
+
+    /// Everything in force as YAML, defaults included. A secret in the file is shown as `***`; one from elsewhere as
+    /// the file or variable it came from.
     #[must_use]
     pub fn masked_yaml(&self) -> String {
         let mut root = serde_yaml::Mapping::new();
-        for (path, value) in &self.values.by_path {
-            let mut place = &mut root;
-            let mut names = path.split('.').peekable();
-            while let Some(name) = names.next() {
-                if names.peek().is_none() {
-                    place.insert(name.into(), value.written());
-                    break;
-                }
-                let next = place.entry(name.into()).or_insert_with(|| serde_yaml::Mapping::new().into());
-                match next.as_mapping_mut() {
-                    Some(mapping) => place = mapping,
-                    None => break, // a key cannot be a section as well: the table of keys says so
-                }
+        for key in KEYS {
+            let is_tag = key.path == keys::TAGS;
+            let named = self.values.by_path.iter().filter(|(path, _)| match path.strip_prefix("tags.") {
+                Some(_) => is_tag,
+                None => path.as_str() == key.path,
+            });
+            for (path, value) in named {
+                // A tag's name may hold dots.
+                let parts: Vec<&str> = match path.strip_prefix("tags.") {
+                    Some(tag) => vec!["tags", tag],
+                    None => path.split('.').collect(),
+                };
+                insert(&mut root, &parts, value.written());
             }
         }
-        serde_yaml::to_string(&root).unwrap_or_default()
+        serde_yaml::to_string(&root).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
     }
 
-    /// Keys set to something other than their default that this version does not act on.
-    #[must_use]
-    pub fn not_yet_in_force(&self) -> Vec<&'static str> {
-        let set = |path: &&&str| {
-            let value = self.values.by_path.get(**path);
-            let default = KEYS.iter().find(|key| key.path == **path).and_then(default_value);
-            value.is_some() && value != default.as_ref()
-        };
-        NOT_YET_IN_FORCE.iter().filter(set).copied().collect()
-    }
-
-    /// What taking `new` in place of this one changes.
+    /// Which keys differ in `new`, and what a reload does with each.
     #[must_use]
     pub fn reload_differences(&self, new: &Config) -> Differences {
         let mut differences = Differences::default();
-        let mut paths: Vec<&String> = self.values.by_path.keys().chain(new.values.by_path.keys()).collect();
-        paths.sort_unstable();
-        paths.dedup();
-        for path in paths {
-            let found = self.values.found_out.contains(path.as_str()) && new.values.found_out.contains(path.as_str());
-            if found || self.values.by_path.get(path) == new.values.by_path.get(path) {
+        let all = self.values.by_path.keys().chain(new.values.by_path.keys());
+        for path in all.collect::<BTreeSet<_>>() {
+            let Some(key) = keys::find(path) else { continue };
+            let left_open = |config: &Config| config.values.found_out.contains(key.path);
+            let same = self.values.by_path.get(path) == new.values.by_path.get(path);
+            if same || (left_open(self) && left_open(new)) {
                 continue;
             }
-            let applied = keys::find(path).is_some_and(|key| key.on_reload == OnReload::Applied);
-            let list = if applied { &mut differences.applied } else { &mut differences.needs_restart };
-            list.push(path.clone());
+            match key.on_reload {
+                OnReload::Applied => differences.applied.push(path.clone()),
+                OnReload::NeedsRestart => differences.needs_restart.push(path.clone()),
+            }
         }
         differences
+    }
+
+    /// What is in force after a reload of `new`: its values where a reload applies them, else the present ones.
+    #[must_use]
+    pub fn reloaded(&self, new: &Config) -> Config {
+        let applied = |path: &str| keys::find(path).is_some_and(|key| key.on_reload == OnReload::Applied);
+        let mut values = self.values.clone();
+        values.by_path.retain(|path, _| !applied(path));
+        let theirs = new.values.by_path.iter().filter(|(path, _)| applied(path));
+        values.by_path.extend(theirs.map(|(path, value)| (path.clone(), value.clone())));
+        build::build(values)
+    }
+
+    /// Keys that are set to something other than their default although this version does not act on them yet
+    /// ([`keys::NOT_YET_IN_FORCE`]). `run` and `check` warn of each.
+    #[must_use]
+    pub fn not_yet_in_force(&self) -> Vec<&'static str> {
+        keys::NOT_YET_IN_FORCE
+            .iter()
+            .copied()
+            .filter(|path| {
+                let value = self.values.by_path.get(*path);
+                value.is_some() && value != keys::find(path).and_then(default_value).as_ref()
+            })
+            .collect()
+    }
+}
+
+/// A key's default as a value, read in the way a typed one is; none where there is no fixed one.
+fn default_value(key: &Key) -> Option<Value> {
+    let Fallback::Is(text) = key.default else { return None };
+    let document = Document::parse(text).ok()?;
+    key.kind.read(&document.root, &|_| None).ok()
+}
+
+/// Puts `value` at a path of nested maps.
+fn insert(map: &mut serde_yaml::Mapping, path: &[&str], value: serde_yaml::Value) {
+    let Some((first, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        map.insert((*first).into(), value);
+        return;
+    }
+    let below = map.entry((*first).into()).or_insert_with(|| serde_yaml::Mapping::new().into());
+    if let serde_yaml::Value::Mapping(below) = below {
+        insert(below, rest, value);
     }
 }

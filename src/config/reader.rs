@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::{Address, Document, Node};
 use super::fault::Fault;
-use super::keys::{self, Default, KEYS};
+use super::keys::{self, Fallback, KEYS};
 use super::rule;
 use super::value::{Environment, Objection, Value};
 
@@ -14,7 +14,7 @@ use super::value::{Environment, Objection, Value};
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Values {
     pub(super) by_path: BTreeMap<String, Value>,
-    /// Keys of [`Default::FoundOut`] that the file leaves open. What is found may differ from one load to the next
+    /// Keys of [`Fallback::FoundOut`] that the file leaves open. What is found may differ from one load to the next
     /// (a socket is there while mysqld runs), which must not look like a change of the file.
     pub(super) found_out: BTreeSet<&'static str>,
 }
@@ -33,15 +33,9 @@ impl<'d> Reader<'d> {
     /// Reads the whole document and fills in the defaults.
     pub(super) fn read(document: &'d Document<'d>, env: Environment<'d>) -> Self {
         let mut reader = Self { document, env, places: BTreeMap::new(), values: Values::default(), faults: Vec::new() };
-        match &document.root {
-            Node::Map(entries) => reader.section("", entries, &[]),
-            Node::Null => {}
-            other => reader.faults.push(Fault {
-                line: Some(1),
-                key: String::new(),
-                what: format!("holds {}, not keys", other.kind()),
-                mend: "write keys and values as in agent.yaml.example".into(),
-            }),
+        // Anything else is an empty file; `parse` has refused the rest.
+        if let Node::Map(entries) = &document.root {
+            reader.section("", entries, &[]);
         }
         for key in KEYS {
             reader.fill_in(key);
@@ -88,7 +82,10 @@ impl<'d> Reader<'d> {
                 );
                 continue;
             }
-            if is_section(&path) {
+            if name.contains('.') && prefix != "tags." {
+                // `a.b: 1` is a key with a dot in its name, not `b` below `a`; it would look known by its path.
+                self.fault_at(&address, &path, "is no known key".into(), did_you_mean(prefix, name));
+            } else if is_section(&path) {
                 self.places.insert(path.clone(), address.clone());
                 match node {
                     Node::Map(entries) => self.section(&format!("{path}."), entries, &address),
@@ -136,16 +133,16 @@ impl<'d> Reader<'d> {
             return;
         }
         match key.default {
-            Default::Required => self.fault(key.path, "is missing", format!("add it: {}", key.meaning)),
-            Default::FoundOut(_) => {
+            Fallback::Required => self.fault(key.path, "is missing", format!("add it: {}", key.meaning)),
+            Fallback::FoundOut(_) => {
                 self.values.found_out.insert(key.path);
             }
-            Default::Is(_) => {
+            Fallback::Is(_) => {
                 if let Some(value) = super::default_value(key) {
                     self.values.by_path.insert(key.path.to_owned(), value);
                 }
             }
-            Default::Unset => {}
+            Fallback::Unset => {}
         }
     }
 }
@@ -169,10 +166,9 @@ fn known(prefix: &str) -> Vec<&'static str> {
 
 /// The mend for an unknown key: the near one here, the same one elsewhere, or all there are.
 fn did_you_mean(prefix: &str, name: &str) -> String {
-    if let Some(key) = keys::find(&format!("{prefix}{name}").replace('-', "_"))
-        && name.contains('.')
-    {
-        return format!("write it nested, `{}` as groups and keys below each other", key.path);
+    let path = format!("{prefix}{name}");
+    if name.contains('.') && (keys::find(&path).is_some() || is_section(&path)) {
+        return format!("write it nested, the parts of `{path}` below each other and indented");
     }
     let plain = name.to_lowercase().replace(['-', ' '], "_");
     let distance = |candidate: &str| strsim::damerau_levenshtein(&plain, candidate);

@@ -1,42 +1,39 @@
-//! Secrets: a text that no log, error or `Debug` output shows.
+//! A secret that no log line, error or debug output can show.
 
 use std::fmt;
 
-/// What stands in place of a secret wherever people read.
-pub const MASK: &str = "***";
-
-/// Where a secret came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretOrigin {
-    /// `password`, in the file itself.
-    Inline,
-    /// `password_file`: this file.
-    File(String),
-    /// `password_env`: this variable.
-    Environment(String),
-}
-
-/// A password. `Debug` and `Display` print `***`; only [`Secret::reveal`] hands the text out.
+/// A password. `Debug` and `Display` print `***`; the text comes out through [`Secret::reveal`] alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     text: String,
     origin: SecretOrigin,
 }
 
+/// Which of the three forms gave a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretOrigin {
+    /// `password`: stands in the file itself.
+    Inline,
+    /// `password_file`: the content of that file, without its last line break.
+    File(String),
+    /// `password_env`: that environment variable.
+    Environment(String),
+}
+
 impl Secret {
-    /// Keeps `text` as a secret.
+    /// A secret and where it came from.
     #[must_use]
-    pub fn new(text: impl Into<String>, origin: SecretOrigin) -> Self {
-        Self { text: text.into(), origin }
+    pub fn new(text: String, origin: SecretOrigin) -> Self {
+        Self { text, origin }
     }
 
-    /// The text itself, for the one place that hands it to a server. Never format it.
+    /// The secret itself: for the client libraries only.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text
     }
 
-    /// Where it came from.
+    /// Which of the three forms gave it.
     #[must_use]
     pub fn origin(&self) -> &SecretOrigin {
         &self.origin
@@ -45,13 +42,13 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
+        f.write_str("***")
     }
 }
 
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
+        f.write_str("***")
     }
 }
 
@@ -60,9 +57,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formatting_never_shows_the_text() {
-        let secret = Secret::new("hunter2", SecretOrigin::Inline);
-        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "*** *** Some(***)");
+    fn neither_debug_nor_display_shows_it() {
+        let secret = Secret::new("hunter2".into(), SecretOrigin::Inline);
+        assert_eq!(format!("{secret:?} {secret} {:?}", Some(&secret)), "*** *** Some(***)");
         assert_eq!(secret.reveal(), "hunter2");
     }
 }

@@ -100,7 +100,7 @@ impl Kind {
             Kind::Addresses => addresses(node),
             Kind::Texts => texts(node).map(Value::Texts),
             Kind::Command => command(node).map(Value::Texts),
-            Kind::Readers => readers(node).map(Value::Texts),
+            Kind::Readers => readers(node),
             Kind::Secret => match node {
                 Node::Text(secret) if !secret.is_empty() => {
                     Ok(Value::Secret(Secret::new(secret.clone(), SecretOrigin::Inline)))
@@ -209,17 +209,18 @@ fn texts(node: &Node) -> Result<Vec<String>, Vec<Objection>> {
     }
 }
 
-fn readers(node: &Node) -> Result<Vec<String>, Vec<Objection>> {
+fn readers(node: &Node) -> Result<Value, Vec<Objection>> {
     const MEND: &str = "write world, or a list of digest identities as ZooKeeper stores them: [\"user:base64\"]";
     match node {
-        Node::Text(world) if world == "world" => Ok(vec!["world".into()]),
+        Node::Text(world) if world == "world" => Ok(Value::Text("world".into())),
         Node::List(list) if !list.is_empty() => items(list, |item| {
             let identity = text(item)?;
             match identity.split_once(':') {
                 Some((user, digest)) if !user.is_empty() && !digest.is_empty() => Ok(identity.to_owned()),
                 _ => object(format!("`{identity}` is no digest identity"), MEND),
             }
-        }),
+        })
+        .map(Value::Texts),
         other => object(format!("is {}", shown(other)), MEND),
     }
 }

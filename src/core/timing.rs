@@ -1,34 +1,36 @@
-//! The arithmetic of the lease: how long it lasts, and whether the intervals of the configuration fit into it.
+//! The arithmetic that makes a lease safe: how long it lasts, and what must fit into it.
 //!
-//! Contract, section 1: `renew_interval + 3 × op_timeout + fencing.budget + drift ≤ T`. In words: a renewal may be due
-//! just after the last one (`renew_interval`), may then lose three calls to a silent connection (`3 × op_timeout`: the
-//! call itself, the next member, the one after), and there must still be time to make the server read-only
-//! (`fencing.budget`) by a clock that runs two per cent slow (`drift`).
+//! Between two renewals that reach ZooKeeper there may lie one interval and up to three calls that run into their
+//! limit (the call on a member that has just died, the connection to the next one, the call there). If all that, the
+//! time for making the server read-only and the drift of clocks do not fit into T, one dead ZooKeeper member costs a
+//! healthy primary its lease.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How many calls may time out in a row before a healthy primary loses its lease.
-const LOST_CALLS: u32 = 3;
+/// How many calls at their limit a renewal must survive (contract, section 1).
+const SLOW_CALLS: u32 = 3;
 
-/// The part of `session_timeout` by which two clocks may drift apart while it passes: 2 %.
+/// The part of T that clocks of two hosts may drift apart while a lease runs: 2 %.
+///
+/// Crystals are off by some 0.01 %; the rest is for hosts whose clock is being slewed.
 #[must_use]
 pub fn drift(session_timeout: Duration) -> Duration {
     session_timeout / 50
 }
 
-/// How long a lease lasts, counted from the moment its last acknowledged renewal was *sent*: `T − drift`.
+/// How long the holder counts on its lease, from the moment the acknowledged renewal was *sent*: T − drift.
 ///
-/// Counted from sending, since the others count `T` from when they *see* that renewal, which is later.
+/// The others wait the whole of T from the moment they *saw* it, which is later; hence the holder ends first.
 #[must_use]
 pub fn lease_length(session_timeout: Duration) -> Duration {
     session_timeout.saturating_sub(drift(session_timeout))
 }
 
-/// The four lengths that must fit together.
+/// What has to fit into one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// `T`: the session timeout that the ensemble granted (before there is a session: the one asked for).
+    /// T: `zookeeper.session_timeout` as asked for or, once connected, as the ensemble granted it.
     pub session_timeout: Duration,
     /// `zookeeper.renew_interval`.
     pub renew_interval: Duration,
@@ -39,55 +41,62 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The left side of the inequality: what must fit into `T`.
+    /// `renew_interval + 3 × op_timeout + fencing.budget + drift`.
     #[must_use]
     pub fn sum(&self) -> Duration {
         self.without_drift().saturating_add(drift(self.session_timeout))
     }
 
-    /// Checks the inequality.
+    /// Whether the sum fits into T.
     ///
     /// # Errors
-    /// The fault prints the whole sum and the keys that mend it.
+    /// [`TimingFault`] where it does not; its text holds the sum and the keys to change.
     pub fn check(&self) -> Result<(), TimingFault> {
         if self.sum() <= self.session_timeout { Ok(()) } else { Err(TimingFault { timing: *self }) }
     }
 
+    /// The least T into which this renew interval, call limit and budget fit, in whole tenths of a second.
+    #[must_use]
+    pub fn least_session_timeout(&self) -> Duration {
+        // sum ≤ T with drift = T / 50 means: the rest ≤ 49/50 T.
+        let least = self.without_drift().saturating_mul(50) / 49;
+        let step = Duration::from_millis(100);
+        let steps = least.as_nanos().div_ceil(step.as_nanos());
+        step.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
+    }
+
+    /// The largest call limit that fits into this T, in whole hundredths of a second; none where nothing fits.
+    #[must_use]
+    pub fn largest_op_timeout(&self) -> Option<Duration> {
+        let room =
+            lease_length(self.session_timeout).checked_sub(self.renew_interval)?.checked_sub(self.fencing_budget)?;
+        let step = Duration::from_millis(10);
+        let steps = (room / SLOW_CALLS).as_millis() / step.as_millis();
+        let largest = step.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX));
+        (!largest.is_zero()).then_some(largest)
+    }
+
     fn without_drift(&self) -> Duration {
         self.renew_interval
-            .saturating_add(self.op_timeout.saturating_mul(LOST_CALLS))
+            .saturating_add(self.op_timeout.saturating_mul(SLOW_CALLS))
             .saturating_add(self.fencing_budget)
-    }
-
-    /// The shortest session timeout that the other lengths fit into, in whole milliseconds.
-    fn shortest_session(&self) -> Duration {
-        // drift grows with T: T − T/50 ≥ rest, so T ≥ rest × 50/49.
-        millis_up(self.without_drift().saturating_mul(50) / 49)
-    }
-
-    /// The longest `op_timeout` that fits with the other lengths as they are, in whole milliseconds.
-    fn longest_op_timeout(&self) -> Option<Duration> {
-        let fixed = self.renew_interval.checked_add(self.fencing_budget)?;
-        let left = lease_length(self.session_timeout).checked_sub(fixed)?;
-        let longest = Duration::from_millis(u64::try_from((left / LOST_CALLS).as_millis()).ok()?);
-        (!longest.is_zero()).then_some(longest)
     }
 }
 
-/// The timing does not fit into the session timeout. Its `Display` is the sum; [`TimingFault::mend`] says what to change.
+/// The sum does not fit into T.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimingFault {
-    /// The lengths that do not fit.
+    /// What was added up.
     pub timing: Timing,
 }
 
 impl TimingFault {
-    /// The sum as the operator wrote its parts, and the limit that it breaks.
+    /// The sum, term by term, beside T.
     #[must_use]
     pub fn what(&self) -> String {
-        let t = &self.timing;
+        let t = self.timing;
         format!(
-            "renew_interval {} + {LOST_CALLS} × op_timeout {} + fencing.budget {} + drift {} = {} > T {}",
+            "renew_interval {} + {SLOW_CALLS} × op_timeout {} + fencing.budget {} + drift {} = {} > T {}",
             Seconds(t.renew_interval),
             Seconds(t.op_timeout),
             Seconds(t.fencing_budget),
@@ -97,12 +106,17 @@ impl TimingFault {
         )
     }
 
-    /// Which key to change, and to what.
+    /// Which key to change, and to what, written as the file takes it.
     #[must_use]
     pub fn mend(&self) -> String {
-        let raise = format!("raise zookeeper.session_timeout to at least {}", Millis(self.timing.shortest_session()));
-        match self.timing.longest_op_timeout() {
-            Some(longest) => format!("lower zookeeper.op_timeout to at most {}, or {raise}", Millis(longest)),
+        let raise = format!(
+            "raise zookeeper.session_timeout to {}ms or more (the ensemble's maxSessionTimeout caps what is granted)",
+            self.timing.least_session_timeout().as_millis(),
+        );
+        match self.timing.largest_op_timeout() {
+            Some(largest) => {
+                format!("lower zookeeper.op_timeout to {}ms or less, or {raise}", largest.as_millis())
+            }
             None => format!("{raise}, or lower zookeeper.renew_interval or fencing.budget"),
         }
     }
@@ -116,7 +130,7 @@ impl fmt::Display for TimingFault {
 
 impl std::error::Error for TimingFault {}
 
-/// Seconds as people read them in a sum: `1s`, `1.2s`.
+/// A duration in seconds with as many decimals as it needs: all terms of a sum in one unit.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
@@ -125,80 +139,63 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// A length as it can be copied into the file: whole milliseconds.
-struct Millis(Duration);
-
-impl fmt::Display for Millis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}ms", self.0.as_millis())
-    }
-}
-
-fn millis_up(length: Duration) -> Duration {
-    let nanos_over = length.subsec_nanos() % 1_000_000;
-    if nanos_over == 0 {
-        length
-    } else {
-        length.saturating_add(Duration::from_nanos(u64::from(1_000_000 - nanos_over)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ms(n: u64) -> Duration {
-        Duration::from_millis(n)
-    }
-
-    fn defaults() -> Timing {
-        Timing { session_timeout: ms(10_000), renew_interval: ms(1000), op_timeout: ms(1200), fencing_budget: ms(1000) }
+    fn timing(t: u64, renew: u64, op: u64, budget: u64) -> Timing {
+        let ms = Duration::from_millis;
+        Timing { session_timeout: ms(t), renew_interval: ms(renew), op_timeout: ms(op), fencing_budget: ms(budget) }
     }
 
     #[test]
-    fn the_defaults_fit_as_the_contract_says() {
-        assert_eq!(defaults().sum(), ms(5800));
-        assert_eq!(defaults().check(), Ok(()));
-        assert_eq!(lease_length(ms(10_000)), ms(9800));
+    fn the_defaults_take_5_8_of_10_seconds() {
+        let defaults = timing(10_000, 1000, 1200, 1000);
+        assert_eq!(defaults.sum(), Duration::from_millis(5800));
+        assert_eq!(defaults.check(), Ok(()));
+        assert_eq!(lease_length(Duration::from_secs(10)), Duration::from_millis(9800));
     }
 
     #[test]
-    fn exactly_full_fits_and_one_millisecond_more_does_not() {
-        // 1000 + 3 × 1200 + 300 + 100 = 5000
-        let full = Timing { session_timeout: ms(5000), fencing_budget: ms(300), ..defaults() };
-        assert_eq!(full.check(), Ok(()));
-        let over = Timing { fencing_budget: ms(301), ..full };
-        assert_eq!(over.check(), Err(TimingFault { timing: over }));
-    }
-
-    #[test]
-    fn the_fault_prints_the_sum_and_mends_that_work() {
-        let short = Timing { session_timeout: ms(5000), ..defaults() };
+    fn a_fault_shows_the_whole_sum_and_both_ways_out() {
+        let fault = timing(5000, 1000, 1200, 1000).check().unwrap_err();
         assert_eq!(
-            short.check().unwrap_err().to_string(),
+            fault.to_string(),
             "renew_interval 1s + 3 × op_timeout 1.2s + fencing.budget 1s + drift 0.1s = 5.7s > T 5s: \
-             lower zookeeper.op_timeout to at most 966ms, or raise zookeeper.session_timeout to at least 5715ms"
+             lower zookeeper.op_timeout to 960ms or less, or raise zookeeper.session_timeout to 5800ms or more \
+             (the ensemble's maxSessionTimeout caps what is granted)"
         );
-        for mended in [Timing { op_timeout: ms(966), ..short }, Timing { session_timeout: ms(5715), ..short }] {
-            assert_eq!(mended.check(), Ok(()));
-        }
-        for not_quite in [Timing { op_timeout: ms(967), ..short }, Timing { session_timeout: ms(5714), ..short }] {
-            assert!(not_quite.check().is_err());
-        }
     }
 
     #[test]
-    fn where_no_op_timeout_fits_another_key_is_named() {
-        let hopeless = Timing { session_timeout: ms(2000), ..defaults() };
-        let mend = hopeless.check().unwrap_err().mend();
+    fn where_no_call_limit_fits_others_are_named() {
+        let mend = timing(2000, 1000, 1200, 1000).check().unwrap_err().mend();
         assert!(!mend.contains("op_timeout"), "{mend}");
         assert!(mend.contains("lower zookeeper.renew_interval or fencing.budget"), "{mend}");
     }
 
     #[test]
-    fn lengths_beyond_all_measure_do_not_overflow() {
-        let endless = Timing { op_timeout: Duration::MAX, ..defaults() };
-        assert!(endless.check().is_err());
+    fn what_the_mend_says_mends_it() {
+        for t in [3000, 3500, 5000, 5700] {
+            let broken = timing(t, 1000, 1200, 1000);
+            assert!(broken.check().is_err(), "{t}");
+            let session = Timing { session_timeout: broken.least_session_timeout(), ..broken };
+            assert_eq!(session.check(), Ok(()), "{t}");
+            let calls = Timing { op_timeout: broken.largest_op_timeout().unwrap(), ..broken };
+            assert_eq!(calls.check(), Ok(()), "{t}");
+        }
+    }
+
+    #[test]
+    fn exactly_t_fits_and_a_millisecond_more_does_not() {
+        // 500 + 3 × 480 + 1000 + 60 (2 % of 3000) = 3000
+        assert_eq!(timing(3000, 500, 480, 1000).check(), Ok(()));
+        assert!(timing(3000, 501, 480, 1000).check().is_err());
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let endless = Timing { op_timeout: Duration::MAX, ..timing(1000, 1, 1, 1) };
         assert!(!endless.check().unwrap_err().to_string().is_empty());
     }
 }
