@@ -22,20 +22,20 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 use tokio::time::timeout;
 
 /// A limit for what must happen at some time; nothing is concluded from how long it took.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One server at a time: the machines that run the tests have few cores.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-pub struct Server {
+pub(crate) struct Server {
     java: Option<Child>,
     directory: tempfile::TempDir,
-    pub port: u16,
+    pub(crate) port: u16,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Server {
-    pub async fn start() -> Server {
+    pub(crate) async fn start() -> Server {
         let turn = TURN.lock().await;
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let directory = tempfile::tempdir().unwrap();
@@ -51,7 +51,7 @@ impl Server {
         server
     }
 
-    pub fn up(&mut self) {
+    pub(crate) fn up(&mut self) {
         let java = Command::new("java")
             .args(["-Xmx96m", "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/*"])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
@@ -63,18 +63,18 @@ impl Server {
         self.java = Some(java);
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut java) = self.java.take() {
             let _ = java.kill();
             let _ = java.wait();
         }
     }
 
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    pub fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         self.signal("-CONT");
     }
 
@@ -83,7 +83,7 @@ impl Server {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    pub fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         Options {
             hosts: vec![format!("127.0.0.1:{}", self.port)],
             session_timeout: Duration::from_secs(20),
@@ -100,25 +100,25 @@ impl Drop for Server {
     }
 }
 
-pub fn clock() -> Moment {
+pub(crate) fn clock() -> Moment {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     Moment(0) + Duration::from_secs(1000) + START.elapsed()
 }
 
 /// What an agent has of this module.
-pub struct Agent {
-    pub name: String,
-    pub link: Link,
-    pub writer: Writer,
-    pub viewer: Viewer,
-    pub own: Arc<Name>,
-    pub keeper: LeaseKeeper,
-    pub view: watch::Receiver<Arc<Ensemble>>,
+pub(crate) struct Agent {
+    pub(crate) name: String,
+    pub(crate) link: Link,
+    pub(crate) writer: Writer,
+    pub(crate) viewer: Viewer,
+    pub(crate) own: Arc<Name>,
+    pub(crate) keeper: LeaseKeeper,
+    pub(crate) view: watch::Receiver<Arc<Ensemble>>,
 }
 
 impl Agent {
     /// Connected, with a complete view, the directories made; the name is not taken yet.
-    pub async fn new(options: Options, name: &str) -> Agent {
+    pub(crate) async fn new(options: Options, name: &str) -> Agent {
         let tree = Tree::new("/mysql-ha", "orders");
         let link = Link::open(options, clock);
         link.connected(PATIENCE).await.unwrap();
@@ -132,7 +132,7 @@ impl Agent {
         agent
     }
 
-    pub async fn ready(server: &Server, name: &str) -> Agent {
+    pub(crate) async fn ready(server: &Server, name: &str) -> Agent {
         let mut agent = Agent::new(server.options(), name).await;
         agent.writer.prepare().await.unwrap();
         agent.own.claim(&record(name, "first"), false, &mut agent.view).await.unwrap();
@@ -140,31 +140,31 @@ impl Agent {
     }
 
     /// Waits until the view is so.
-    pub async fn until(&mut self, mut is_so: impl FnMut(&Arc<Ensemble>) -> bool) -> Arc<Ensemble> {
+    pub(crate) async fn until(&mut self, mut is_so: impl FnMut(&Arc<Ensemble>) -> bool) -> Arc<Ensemble> {
         let seen = timeout(PATIENCE, self.view.wait_for(|view| is_so(view))).await.map(|view| view.unwrap().clone());
         seen.unwrap_or_else(|_| panic!("{} still sees {:#?}", self.name, self.now()))
     }
 
-    pub fn now(&self) -> Arc<Ensemble> {
+    pub(crate) fn now(&self) -> Arc<Ensemble> {
         self.view.borrow().clone()
     }
 
     /// Everything written so far by anybody, in the view.
-    pub async fn look(&self) -> Arc<Ensemble> {
+    pub(crate) async fn look(&self) -> Arc<Ensemble> {
         self.viewer.refresh_all().await.unwrap();
         self.now()
     }
 
-    pub fn record(&self) -> AgentRecord {
+    pub(crate) fn record(&self) -> AgentRecord {
         record(&self.name, "first")
     }
 }
 
-pub fn write(purpose: Purpose, ops: Vec<Op>) -> Write {
+pub(crate) fn write(purpose: Purpose, ops: Vec<Op>) -> Write {
     Write { purpose, ops }
 }
 
-pub fn topology(epoch: u64) -> Record {
+pub(crate) fn topology(epoch: u64) -> Record {
     Record::Topology(Topology {
         format: Topology::FORMAT,
         cluster: "orders".into(),
@@ -185,7 +185,7 @@ pub fn topology(epoch: u64) -> Record {
     })
 }
 
-pub fn master(name: &str, epoch: u64) -> Record {
+pub(crate) fn master(name: &str, epoch: u64) -> Record {
     Record::Master(Master {
         name: name.into(),
         epoch,
@@ -196,7 +196,7 @@ pub fn master(name: &str, epoch: u64) -> Record {
     })
 }
 
-pub fn lease(name: &str, epoch: u64, sequence: u64) -> Lease {
+pub(crate) fn lease(name: &str, epoch: u64, sequence: u64) -> Lease {
     Lease {
         name: name.into(),
         epoch,
@@ -208,7 +208,7 @@ pub fn lease(name: &str, epoch: u64, sequence: u64) -> Lease {
     }
 }
 
-pub fn record(name: &str, instance: &str) -> AgentRecord {
+pub(crate) fn record(name: &str, instance: &str) -> AgentRecord {
     AgentRecord {
         name: name.into(),
         address: format!("{name}:3306"),
@@ -228,27 +228,29 @@ pub fn record(name: &str, instance: &str) -> AgentRecord {
 }
 
 /// The first claim of a cluster.
-pub fn adopt(name: &str) -> Write {
-    write(Purpose::Adopt, vec![
-        Op::Create(Path::Topology, topology(1)),
-        Op::Create(Path::Master, master(name, 1)),
-        Op::Create(Path::Lease, Record::Lease(lease(name, 1, 1))),
-    ])
+pub(crate) fn adopt(name: &str) -> Write {
+    write(
+        Purpose::Adopt,
+        vec![
+            Op::Create(Path::Topology, topology(1)),
+            Op::Create(Path::Master, master(name, 1)),
+            Op::Create(Path::Lease, Record::Lease(lease(name, 1, 1))),
+        ],
+    )
 }
 
 /// `name` claims `epoch` on what it sees: the versions are those of its view.
-pub fn claim(name: &str, epoch: u64, seen: &Ensemble) -> Write {
-    write(Purpose::Claim, vec![
-        Op::Set(Path::Topology, topology(epoch), seen.topology.here().unwrap().version),
-        Op::Create(Path::Master, master(name, epoch)),
-        Op::Set(Path::Lease, Record::Lease(lease(name, epoch, 1)), seen.lease.here().unwrap().version),
-    ])
+pub(crate) fn claim(name: &str, epoch: u64, seen: &Ensemble) -> Write {
+    write(
+        Purpose::Claim,
+        vec![
+            Op::Set(Path::Topology, topology(epoch), seen.topology.here().unwrap().version),
+            Op::Create(Path::Master, master(name, epoch)),
+            Op::Set(Path::Lease, Record::Lease(lease(name, epoch, 1)), seen.lease.here().unwrap().version),
+        ],
+    )
 }
 
-pub fn auth() -> Auth {
-    Auth {
-        user: "ha".into(),
-        password: "secret".into(),
-        readers: mysql_ha_agent::zookeeper::session::Readers::World,
-    }
+pub(crate) fn auth() -> Auth {
+    Auth { user: "ha".into(), password: "secret".into(), readers: mysql_ha_agent::zookeeper::session::Readers::World }
 }

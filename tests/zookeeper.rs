@@ -1,6 +1,8 @@
 //! `src/zookeeper` against a real ZooKeeper 3.8: what is written is seen, what is unknown is found out, and a lease
 //! that has passed on cannot be renewed.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 #[path = "support_zookeeper.rs"]
 mod support;
 
@@ -106,10 +108,8 @@ async fn the_view_contains_an_own_write_once_it_was_refreshed() {
     // Deleted and made anew in one transaction, over and over: an event of the deletion must not be applied after
     // what was read later.
     for epoch in 2..30 {
-        let anew = write(Purpose::TakeOver, vec![
-            Op::Delete(Path::Master, 0),
-            Op::Create(Path::Master, master("db1", epoch)),
-        ]);
+        let anew =
+            write(Purpose::TakeOver, vec![Op::Delete(Path::Master, 0), Op::Create(Path::Master, master("db1", epoch))]);
         let outcome = a.keeper.commit(&anew).await;
         assert_done(&outcome);
         a.viewer.refresh(outcome.touched(&anew)).await.unwrap();
@@ -166,10 +166,10 @@ async fn interleaving_01_a_dethroned_primary_cannot_renew() {
 async fn interleaving_01_a_check_of_master_alone_lets_it_through() {
     let server = Server::start().await;
     let (a, b) = dethroned(&server).await;
-    let weak = write(Purpose::TakeOver, vec![
-        Op::Check(Path::Master, 0),
-        Op::Set(Path::Lease, Record::Lease(lease("db1", 1, 3)), -1),
-    ]);
+    let weak = write(
+        Purpose::TakeOver,
+        vec![Op::Check(Path::Master, 0), Op::Set(Path::Lease, Record::Lease(lease("db1", 1, 3)), -1)],
+    );
     assert_done(&a.writer.commit(&weak).await);
     assert_eq!(b.look().await.lease.record().unwrap().name, "db1");
 }
@@ -203,8 +203,10 @@ async fn a_release_takes_the_version_of_the_renewals_since_and_ends_the_hold() {
     let mut released = lease("db1", 1, 2);
     (released.opened, released.released) = (true, true);
     let version = seen.lease.here().unwrap().version;
-    let release =
-        write(Purpose::Release, vec![Op::Set(Path::Lease, Record::Lease(released), version), Op::Delete(Path::Master, 0)]);
+    let release = write(
+        Purpose::Release,
+        vec![Op::Set(Path::Lease, Record::Lease(released), version), Op::Delete(Path::Master, 0)],
+    );
     assert_done(&a.keeper.commit(&release).await);
     assert_eq!(*a.keeper.held().borrow(), None);
     assert_eq!(a.keeper.until().load(Ordering::Acquire), 0);
@@ -224,12 +226,11 @@ async fn what_became_of_a_call_without_an_answer_is_found_out() {
     server.freeze();
     let (record, watermark) = (a.record(), GtidSet::new());
     let progress = write(Purpose::Progress, vec![Op::Create(Path::Switchover, request("x"))]);
-    let (renewal, outcome) =
-        tokio::join!(a.keeper.renew(&record, &watermark, true), a.writer.commit(&progress));
+    let (renewal, outcome) = tokio::join!(a.keeper.renew(&record, &watermark, true), a.writer.commit(&progress));
     assert!(matches!(renewal, Renewal::Unknown { .. }), "{renewal:?}");
     assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
     assert_eq!(a.keeper.held().borrow().clone(), Some(before.clone()), "what was held goes on until its end");
-    a.until(|view| !view.complete).await;
+    a.until(|view| session(view).is_none()).await;
     assert!(a.viewer.refresh_all().await.is_err());
     assert!(matches!(a.writer.commit(&adopt("db1")).await, Outcome::NotDone { .. }), "not queued for later");
 
@@ -244,7 +245,10 @@ async fn what_became_of_a_call_without_an_answer_is_found_out() {
     // Landed or not, the first one has its number to itself.
     let now = a.look().await;
     let lease = now.lease.here().unwrap();
-    assert!((lease.record.sequence, lease.version) == (2, 1) || (lease.record.sequence, lease.version) == (3, 2), "{lease:?}");
+    assert!(
+        (lease.record.sequence, lease.version) == (2, 1) || (lease.record.sequence, lease.version) == (3, 2),
+        "{lease:?}"
+    );
     // Nothing of the unknown write comes late: what the refresh behind the sync has shown is what there is.
     assert_eq!(now.switchover, seen.switchover);
 }
@@ -371,13 +375,16 @@ async fn the_lists_are_bounded() {
     let server = Server::start().await;
     let a = Agent::ready(&server, "db1").await;
     let incident = |number: usize| {
-        Op::Create(Path::NewIncident, Record::Incident(Incident {
-            at: Wall::default(),
-            kind: Reason::MysqlDown,
-            subject: "db1".into(),
-            noticed_by: "db1".into(),
-            detail: number.to_string(),
-        }))
+        Op::Create(
+            Path::NewIncident,
+            Record::Incident(Incident {
+                at: Wall::default(),
+                kind: Reason::MysqlDown,
+                subject: "db1".into(),
+                noticed_by: "db1".into(),
+                detail: number.to_string(),
+            }),
+        )
     };
     let many = write(Purpose::Incident, (0..KEPT_INCIDENTS + 30).map(incident).collect());
     assert_done(&a.writer.commit(&many).await);
@@ -405,7 +412,8 @@ async fn with_authentication_others_read_topology_and_no_more() {
     assert!(seen.topology.here().is_some());
     assert!(matches!(seen.switchover, Node::Unreadable { .. }), "{:?}", seen.switchover);
     let version = seen.topology.here().unwrap().version;
-    let outcome = stranger.writer.commit(&write(Purpose::Members, vec![Op::Set(Path::Topology, topology(9), version)])).await;
+    let outcome =
+        stranger.writer.commit(&write(Purpose::Members, vec![Op::Set(Path::Topology, topology(9), version)])).await;
     assert_eq!(outcome, Outcome::Rejected { op: 0, path: Path::Topology, why: Refusal::NoAuth });
 }
 

@@ -39,12 +39,7 @@ pub(super) fn apply(ensemble: &mut Ensemble, tree: &Tree, path: &Path, answer: &
     }
 }
 
-fn put<T>(
-    node: &mut Node<T>,
-    answer: &Answer,
-    now: Moment,
-    decode: impl FnOnce(&[u8]) -> Result<T, String>,
-) {
+fn put<T>(node: &mut Node<T>, answer: &Answer, now: Moment, decode: impl FnOnce(&[u8]) -> Result<T, String>) {
     *node = match (std::mem::take(node), answer) {
         (_, Answer::Absent) => Node::Absent,
         (_, Answer::Denied) => Node::Unreadable {
@@ -97,19 +92,22 @@ mod tests {
     const LEASE: &str = r#"{"name": "db1", "epoch": 1, "sequence": 5, "ttl_ms": 10000, "opened": true}"#;
 
     fn here(text: &str, created: i64, version: i32) -> Answer {
-        Answer::Here(text.as_bytes().to_vec(), Stat {
-            czxid: created,
-            mzxid: created,
-            pzxid: created,
-            ctime: 0,
-            mtime: 0,
-            version,
-            cversion: 0,
-            aversion: 0,
-            ephemeral_owner: 0,
-            data_length: 0,
-            num_children: 0,
-        })
+        Answer::Here(
+            text.as_bytes().to_vec(),
+            Stat {
+                czxid: created,
+                mzxid: created,
+                pzxid: created,
+                ctime: 0,
+                mtime: 0,
+                version,
+                cversion: 0,
+                aversion: 0,
+                ephemeral_owner: 0,
+                data_length: 0,
+                num_children: 0,
+            },
+        )
     }
 
     fn first_seen(ensemble: &Ensemble) -> Moment {

@@ -213,7 +213,8 @@ mod tests {
             assert_eq!(tree.path(&tree.node(&path)).as_ref(), Some(&path), "{}", tree.node(&path));
         }
         assert_eq!(tree.node(&Path::Lock(17)), "/mysql-ha/orders/election/lock-0000000017");
-        for foreign in ["/mysql-ha/orders", "/mysql-ha/orders/agents", "/mysql-ha/orders2/master", "/mysql-ha/orders/x/y"]
+        for foreign in
+            ["/mysql-ha/orders", "/mysql-ha/orders/agents", "/mysql-ha/orders2/master", "/mysql-ha/orders/x/y"]
         {
             assert_eq!(tree.path(foreign), None, "{foreign}");
         }

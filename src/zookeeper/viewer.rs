@@ -48,8 +48,7 @@ impl Viewer {
         let (publish, view) = watch::channel(Arc::default());
         let (commands, orders) = mpsc::unbounded_channel();
         let limit = link.options().op_timeout;
-        let task =
-            Task { link: link.changes(), tree, clock, limit, ensemble: Ensemble::default(), publish, orders };
+        let task = Task { link: link.changes(), tree, clock, limit, ensemble: Ensemble::default(), publish, orders };
         tokio::spawn(task.run());
         Viewer { view, commands }
     }
