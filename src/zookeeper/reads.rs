@@ -90,7 +90,9 @@ impl<'a> Reads<'a> {
         async move {
             match reading.await {
                 Ok((names, _)) => Ok(names),
-                Err(Error::NoNode) => Ok(Vec::new()),
+                // A reader of `topology` alone (zookeeper.auth.readers) sees no more than that, and needs no more. An
+                // agent with a wrong password finds `master` and `lease` unreadable, and stops at that.
+                Err(Error::NoNode | Error::NoAuth) => Ok(Vec::new()),
                 Err(error) => Err(error),
             }
         }
