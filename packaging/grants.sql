@@ -1,0 +1,37 @@
+-- The accounts of mysql-ha-agent, with the least that each needs. Run once on the primary; replication carries it to the
+-- replicas. Replace the two @…_PASSWORD@ placeholders. The agent's account is the same on all servers, and the agents
+-- of the other hosts use it too (reading what a replica has received, making an old primary read-only, clone).
+--
+-- `tests/servers` makes the accounts of every live test from this very file, so a missing privilege fails the tests.
+
+CREATE USER IF NOT EXISTS 'agent'@'%' IDENTIFIED BY '@AGENT_PASSWORD@';
+
+-- Where the heartbeat stands (`heartbeat.schema`): the agent makes the schema and its one table by itself, alters it on
+-- upgrades and drops it on `leave`.
+GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `mysql_ha`.* TO 'agent'@'%';
+
+-- What stands in the way of read-only: metadata locks, threads, transactions, and where a variable's value comes from.
+GRANT SELECT ON performance_schema.* TO 'agent'@'%';
+
+-- RELOAD: RESET REPLICA and FLUSH.
+-- PROCESS: the sessions of others, to tell a waiting commit or a backup's lock from a dead server.
+-- SHUTDOWN: RESTART and SHUTDOWN where a repair needs one (clone).
+-- REPLICATION CLIENT: SHOW REPLICA STATUS, SHOW BINARY LOG STATUS.
+-- REPLICATION SLAVE: SHOW REPLICAS, and reading a binary log (`rejoin` keeps a copy of extra transactions).
+-- EVENT: enable the events that replication disabled on the new primary.
+GRANT RELOAD, PROCESS, SHUTDOWN, REPLICATION CLIENT, REPLICATION SLAVE, EVENT ON *.* TO 'agent'@'%';
+
+-- REPLICATION_SLAVE_ADMIN: CHANGE REPLICATION SOURCE, START and STOP REPLICA.
+-- SYSTEM_VARIABLES_ADMIN: super_read_only, offline_mode and semi-sync; also SET PERSIST_ONLY of them.
+-- PERSIST_RO_VARIABLES_ADMIN: SET PERSIST_ONLY of skip_replica_start, which is read-only at run time.
+-- SESSION_VARIABLES_ADMIN: sql_log_bin=0 for the local write that tells a dead disk from a missing acknowledgement.
+-- CONNECTION_ADMIN: KILL sessions of others, work under offline_mode and read_only, use the reserved connection.
+-- SYSTEM_USER: without it a session of root, such as a backup holding a global read lock, cannot be ended.
+-- BACKUP_ADMIN: to be the donor of a clone. CLONE_ADMIN: to be its recipient.
+GRANT REPLICATION_SLAVE_ADMIN, SYSTEM_VARIABLES_ADMIN, PERSIST_RO_VARIABLES_ADMIN, SESSION_VARIABLES_ADMIN,
+      CONNECTION_ADMIN, SYSTEM_USER, BACKUP_ADMIN, CLONE_ADMIN ON *.* TO 'agent'@'%';
+
+-- The account with which servers replicate (`mysql.replication`). One account per server is better: only then can an
+-- unreachable server be kept from acknowledging, by locking its account.
+CREATE USER IF NOT EXISTS 'repl'@'%' IDENTIFIED BY '@REPL_PASSWORD@';
+GRANT REPLICATION SLAVE ON *.* TO 'repl'@'%';

@@ -1,0 +1,149 @@
+//! Hosts as network namespaces on a bridge, or as loopback addresses.
+//!
+//! A namespace here has no name: it belongs to a process that does nothing else (its holder) and vanishes with it, cables
+//! included. The holders are bound to the test's process, so that nothing is left behind however it ends, and two
+//! tests at once cannot get in each other's way.
+
+use std::fs::read_link;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::process::{Bond, Process, command};
+
+/// Where hosts live.
+pub(crate) enum Network {
+    /// The hub's holder: the bridges stand in its namespace, and so do the test's own sockets.
+    Namespaces(Process),
+    /// The second and third byte of all addresses, by the process id: 127.x.y.z.
+    Loopback(u8, u8),
+}
+
+/// The ports are the same everywhere; the addresses differ. Not the usual ones: on loopback addresses a MySQL or ZooKeeper of
+/// the machine that listens on all addresses would be in the way.
+pub(crate) const MYSQL_PORT: u16 = 13306;
+/// ZooKeeper's client port.
+pub(crate) const ZOOKEEPER_PORT: u16 = 12181;
+
+impl Network {
+    /// Namespaces where the machine lets us make some, else loopback addresses; `MYSQL_HA_NET=loopback` asks for those.
+    pub(crate) fn new(bond: Bond) -> Self {
+        let asked = std::env::var("MYSQL_HA_NET").is_ok_and(|value| value == "loopback");
+        let able = rustix::process::geteuid().is_root()
+            && std::process::Command::new("unshare").args(["--net", "true"]).output().is_ok_and(|o| o.status.success());
+        if asked || !able {
+            let pid = std::process::id();
+            return Self::Loopback((pid >> 8) as u8 | 0x80, pid as u8);
+        }
+        let hub = holder(bond);
+        within(hub.pid(), &["ip", "link", "set", "lo", "up"]);
+        Self::Namespaces(hub)
+    }
+
+    /// Moves the calling thread into the hub; threads that it starts from then on are there too.
+    pub(crate) fn enter(&self) {
+        let Self::Namespaces(hub) = self else { return };
+        let path = format!("/proc/{}/ns/net", hub.pid());
+        let namespace = std::fs::File::open(&path).unwrap_or_else(|error| panic!("cannot open {path}: {error}"));
+        move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))
+            .unwrap_or_else(|error| panic!("cannot enter the namespace {path}: {error}"));
+    }
+
+    /// The address of host `number` (from 1) of cluster `cluster` (from 0).
+    pub(crate) fn address(&self, cluster: u8, number: u8) -> Ipv4Addr {
+        match self {
+            Self::Namespaces(_) => Ipv4Addr::new(10, 77, cluster, 10 + number),
+            Self::Loopback(x, y) => Ipv4Addr::new(127, *x, *y, cluster * 16 + number),
+        }
+    }
+
+    /// Makes the bridge of a cluster. With loopback addresses there is nothing to make.
+    pub(crate) fn add_bridge(&self, cluster: u8) {
+        let Self::Namespaces(hub) = self else { return };
+        let script = format!(
+            "ip link add br{cluster} type bridge && ip addr add 10.77.{cluster}.1/24 dev br{cluster} && ip link set br{cluster} up"
+        );
+        within(hub.pid(), &["sh", "-c", &script]);
+    }
+
+    /// Makes the namespace of a host and its cable to the bridge.
+    pub(crate) fn add_host(&self, bond: Bond, cluster: u8, number: u8) -> Option<Namespace> {
+        let Self::Namespaces(hub) = self else { return None };
+        let holder = holder(bond);
+        let cable = format!("c{cluster}h{number}");
+        let pid = holder.pid();
+        let script = format!(
+            "ip link add {cable} type veth peer name eth0 netns {pid} && ip link set {cable} master br{cluster} up"
+        );
+        within(hub.pid(), &["sh", "-c", &script]);
+        let address = self.address(cluster, number);
+        let script = format!("ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up");
+        within(pid, &["sh", "-c", &script]);
+        Some(Namespace { holder, hub: hub.pid(), cable })
+    }
+}
+
+/// One host's network namespace.
+pub(crate) struct Namespace {
+    holder: Process,
+    hub: u32,
+    cable: String,
+}
+
+impl Namespace {
+    /// The process whose namespace it is.
+    pub(crate) fn pid(&self) -> u32 {
+        self.holder.pid()
+    }
+
+    /// Pulls the cable out (or plugs it in again): everything on the host still reaches the host itself.
+    pub(crate) fn set_cable(&self, plugged: bool) {
+        within(self.hub, &["ip", "link", "set", &self.cable, if plugged { "up" } else { "down" }]);
+    }
+
+    /// Drops what the host sends to `port` (of `peer`, or of everyone) and what comes back from there.
+    pub(crate) fn drop_traffic_to(&self, peer: Option<Ipv4Addr>, port: u16) {
+        let (peer, port) = (peer.map(|peer| peer.to_string()), port.to_string());
+        for (chain, side, ports) in [("OUTPUT", "-d", "--dport"), ("INPUT", "-s", "--sport")] {
+            let mut words = vec!["iptables", "-w", "-A", chain, "-p", "tcp", ports, &port, "-j", "DROP"];
+            if let Some(peer) = &peer {
+                words.extend([side, peer.as_str()]);
+            }
+            within(self.pid(), &words);
+        }
+    }
+
+    /// Lets everything through again and plugs the cable in.
+    pub(crate) fn heal(&self) {
+        within(self.pid(), &["iptables", "-w", "-F"]);
+        self.set_cable(true);
+    }
+
+    /// Ends the holder; the namespace vanishes with its last process.
+    pub(crate) fn remove(&mut self) {
+        self.holder.kill();
+    }
+}
+
+/// Runs a command inside the network namespace of a process.
+fn within(pid: u32, words: &[&str]) -> String {
+    let net = format!("--net=/proc/{pid}/ns/net");
+    command(&[&["nsenter", net.as_str()], words].concat())
+}
+
+/// Starts a process with a network namespace of its own, and waits until it has it.
+fn holder(bond: Bond) -> Process {
+    let words = ["--net", "sleep", "infinity"].map(String::from);
+    let holder = Process::start(bond, None, Path::new("unshare"), &words, Path::new("/dev/null"));
+    let link = format!("/proc/{}/ns/net", holder.pid());
+    // The namespace in which this process was born, whichever thread asks.
+    let own = read_link("/proc/self/ns/net").expect("every process has a network namespace");
+    let since = Instant::now();
+    while read_link(&link).map_or(true, |its| its == own) {
+        assert!(since.elapsed() < Duration::from_secs(10), "no network namespace after 10 s for the process behind {link}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    holder
+}
