@@ -14,10 +14,12 @@ fn m1_mysqld_killed() {
         let cluster = Cluster::start(&stage, ClusterOptions::default()).await;
         cluster.start_agents();
         cluster.wait_for_topology("db1 is adopted", LONG, |t| t["primary"] == "db1").await;
-        let writer = Writer::start(&cluster, WriterOptions::default()).await;
+        let writer = Writer::start(&cluster, WriterOptions::default());
         let probe = ReadOnlyProbe::start(&cluster);
-        cluster.kill("db1", Kind::Mysqld);
-        cluster.wait_for_topology("db2 or db3 writes", LONG, |t| t["primary"] != "db1" && t["primary"].is_string()).await;
+        cluster.host("db1").kill(Kind::Mysqld);
+        cluster
+            .wait_for_topology("db2 or db3 writes", LONG, |t| t["primary"] != "db1" && t["primary"].is_string())
+            .await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         probe.stop().await.assert_one_writer();
         let written = writer.stop().await;

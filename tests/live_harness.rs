@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use support::{Cluster, ClusterOptions, Follow, Kind, ReadOnlyProbe, Writer, WriterOptions, assert_nothing_lost, wait_for};
+use support::{
+    Cluster, ClusterOptions, Follow, Kind, ReadOnlyProbe, Writer, WriterOptions, assert_nothing_lost, wait_for,
+};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -130,7 +132,8 @@ fn partitions_cut_what_they_say() {
 
 /// Everything that mentions the stage's folder or sockets: processes and files.
 fn leftovers(folder: &std::path::Path, sockets: &std::path::Path) -> Vec<String> {
-    let mut all: Vec<String> = [folder, sockets].iter().filter(|path| path.exists()).map(|path| path.display().to_string()).collect();
+    let mut all: Vec<String> =
+        [folder, sockets].iter().filter(|path| path.exists()).map(|path| path.display().to_string()).collect();
     for entry in std::fs::read_dir("/proc").expect("/proc can be read").flatten() {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use zookeeper_client::{Client, Error, EventType, WatchedEvent};
+use zookeeper_client::{Client, Error, EventType, MultiReadResult, Stat, WatchedEvent};
 
 use super::contents::Answer;
 use super::tree::{AGENTS, ELECTION, Tree};
@@ -29,7 +29,7 @@ struct Expected<'a> {
 /// The front of the queue, answered.
 #[derive(Debug)]
 pub(super) enum Answered {
-    Node(Path, Answer),
+    Nodes(Vec<(Path, Answer)>),
     Agents(Vec<String>),
     /// The locks, and whom to tell when they are read.
     Locks(Vec<i64>, Option<oneshot::Sender<()>>),
@@ -41,6 +41,10 @@ pub(super) enum Answered {
     },
 }
 
+/// What one transaction changes together and decisions look at together: read in one request, or a claim would be seen
+/// by halves (the new `topology` without its `master` looks like a primary that was lost).
+const ROLES: [Path; 4] = [Path::Topology, Path::Master, Path::Lease, Path::Switchover];
+
 impl<'a> Reads<'a> {
     pub(super) fn new(client: &'a Client, tree: &'a Tree, limit: Duration) -> Self {
         Reads { client, tree, limit, queue: VecDeque::new() }
@@ -50,17 +54,29 @@ impl<'a> Reads<'a> {
         self.queue.push_back(Expected { answer: Box::pin(answer), by: Instant::now() + self.limit });
     }
 
-    /// Reads one node. The crate sends the request when it is made, not when its answer is waited for.
+    /// Reads one node, and with one of [`ROLES`] all of them. The crate sends the request when it is made, not when its
+    /// answer is waited for.
     pub(super) fn node(&mut self, path: Path) {
+        if ROLES.contains(&path) {
+            return self.roles();
+        }
         let reading = self.client.get_data(&self.tree.node(&path));
+        self.expect(async move { Ok(Answered::Nodes(vec![(path, answer(reading.await)?)])) });
+    }
+
+    fn roles(&mut self) {
+        let mut together = self.client.new_multi_reader();
+        let added = ROLES.iter().try_for_each(|path| together.add_get_data(&self.tree.node(path)));
+        let reading = together.commit();
         self.expect(async move {
-            let answer = match reading.await {
-                Ok((bytes, stat)) => Answer::Here(bytes, stat),
-                Err(Error::NoNode) => Answer::Absent,
-                Err(Error::NoAuth) => Answer::Denied,
-                Err(error) => return Err(error),
+            added?;
+            let one = |result| match result {
+                MultiReadResult::Data { data, stat } => answer(Ok((data, stat))),
+                MultiReadResult::Error { err } => answer(Err(err)),
+                _ => Err(Error::UnexpectedError("no data in the answer to a read".to_owned())),
             };
-            Ok(Answered::Node(path, answer))
+            let answers: Result<Vec<Answer>, Error> = reading.await?.into_iter().map(one).collect();
+            Ok(Answered::Nodes(ROLES.into_iter().zip(answers?).collect()))
         });
     }
 
@@ -69,9 +85,8 @@ impl<'a> Reads<'a> {
     pub(super) fn everything(&mut self, reply: Option<oneshot::Sender<()>>) {
         let syncing = self.client.sync(self.tree.base());
         self.expect(async move { syncing.await.map(|()| Answered::Synced) });
-        for path in [Path::Topology, Path::Master, Path::Lease, Path::Switchover, Path::Pause] {
-            self.node(path);
-        }
+        self.roles();
+        self.node(Path::Pause);
         let agents = self.names(AGENTS);
         self.expect(async move { agents.await.map(Answered::Agents) });
         let (locks, tree) = (self.names(ELECTION), self.tree);
@@ -100,7 +115,10 @@ impl<'a> Reads<'a> {
 
     /// Reads `paths`, then answers `reply`.
     pub(super) fn some(&mut self, paths: Vec<Path>, reply: oneshot::Sender<()>) {
-        for path in paths {
+        if paths.iter().any(|path| ROLES.contains(path)) {
+            self.roles();
+        }
+        for path in paths.into_iter().filter(|path| !ROLES.contains(path)) {
             self.node(path);
         }
         self.end(false, Some(reply));
@@ -117,10 +135,10 @@ impl<'a> Reads<'a> {
             return !event.session_state.is_terminated();
         }
         if let Some(path) = self.tree.path(&event.path) {
-            if event.event_type == EventType::NodeDeleted {
-                // The event says it all, and a race begins with it: no need for another round trip. In the queue and
+            if event.event_type == EventType::NodeDeleted && !ROLES.contains(&path) {
+                // The event says it all: no need for another round trip. In the queue and
                 // not at once, for an answer from before the deletion may be waiting there.
-                self.expect(ready(Ok(Answered::Node(path, Answer::Absent))));
+                self.expect(ready(Ok(Answered::Nodes(vec![(path, Answer::Absent)]))));
             } else {
                 self.node(path);
             }
@@ -137,5 +155,14 @@ impl<'a> Reads<'a> {
         };
         self.queue.pop_front();
         answered
+    }
+}
+
+fn answer(read: Result<(Vec<u8>, Stat), Error>) -> Result<Answer, Error> {
+    match read {
+        Ok((bytes, stat)) => Ok(Answer::Here(bytes, stat)),
+        Err(Error::NoNode) => Ok(Answer::Absent),
+        Err(Error::NoAuth) => Ok(Answer::Denied),
+        Err(error) => Err(error),
     }
 }

@@ -191,8 +191,10 @@ impl Task {
 
     fn answered(&mut self, reads: &mut Reads<'_>, answered: Answered) {
         match answered {
-            Answered::Node(path, answer) => {
-                contents::apply(&mut self.ensemble, &self.tree, &path, &answer, (self.clock)());
+            Answered::Nodes(nodes) => {
+                for (path, answer) in nodes {
+                    contents::apply(&mut self.ensemble, &self.tree, &path, &answer, (self.clock)());
+                }
                 // While the whole is being read, nobody may act on a part of it.
                 if self.ensemble.complete {
                     self.publish();

@@ -9,7 +9,11 @@ use super::writer::Written;
 
 /// Waits until `condition` gives a value, asking again and again; panics with what it said last when `limit` passes. The
 /// limit says when a test gives up, not how fast something has to be.
-pub(crate) async fn wait_for<T>(what: &str, limit: Duration, mut condition: impl AsyncFnMut() -> Result<T, String>) -> T {
+pub(crate) async fn wait_for<T>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
     let since = Instant::now();
     loop {
         match condition().await {
@@ -46,6 +50,7 @@ pub(crate) async fn assert_nothing_lost(cluster: &Cluster, written: &Written) {
 
 /// Which of the ids the server does not have.
 async fn missing(host: &Host, ids: &BTreeSet<u64>) -> Result<BTreeSet<u64>, String> {
-    let present: BTreeSet<u64> = host.try_query::<(u64,)>("SELECT id FROM app.t").await?.into_iter().map(|row| row.0).collect();
+    let present: BTreeSet<u64> =
+        host.try_query::<(u64,)>("SELECT id FROM app.t").await?.into_iter().map(|row| row.0).collect();
     Ok(ids.difference(&present).copied().collect())
 }

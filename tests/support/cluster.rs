@@ -38,7 +38,8 @@ impl Cluster {
         stage.network().add_bridge(number);
         let ensemble: Vec<Ipv4Addr> = (1..=options.hosts).map(|host| stage.network().address(number, host)).collect();
         let folder = stage.folder().join(&options.name);
-        let hosts = (1..=options.hosts).map(|host| Arc::new(make_host(stage, &options, number, host, &ensemble, &folder)));
+        let hosts =
+            (1..=options.hosts).map(|host| Arc::new(make_host(stage, &options, number, host, &ensemble, &folder)));
         let members: Vec<String> = ensemble.iter().map(|member| format!("{member}:{ZOOKEEPER_PORT}")).collect();
         let tree = Arc::new(Tree::new(members.join(","), options.node()));
         let cluster = Self { hosts: hosts.collect(), tree, stage: stage.clone(), options };
@@ -46,12 +47,13 @@ impl Cluster {
         for host in &cluster.hosts {
             host.start(Kind::Zookeeper);
         }
-        cluster.on_each(async |cluster, host| {
-            let (from, to) = (cluster.stage.servers("data-template"), host.folder.join("mysql"));
-            tokio::task::spawn_blocking(move || copy(&from, &to)).await.expect("copying does not panic");
-            cluster.start_mysqld(&host.name).await;
-        })
-        .await;
+        cluster
+            .on_each(async |cluster, host| {
+                let (from, to) = (cluster.stage.servers("data-template"), host.folder.join("mysql"));
+                tokio::task::spawn_blocking(move || copy(&from, &to)).await.expect("copying does not panic");
+                cluster.start_mysqld(&host.name).await;
+            })
+            .await;
         cluster.replicate().await;
         cluster.wait_for_ensemble().await;
         cluster
@@ -155,7 +157,12 @@ impl Cluster {
     }
 
     /// Waits until the published topology satisfies `condition`, and returns it.
-    pub(crate) async fn wait_for_topology(&self, what: &str, limit: Duration, condition: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn wait_for_topology(
+        &self,
+        what: &str,
+        limit: Duration,
+        condition: impl Fn(&Value) -> bool,
+    ) -> Value {
         wait_for(&format!("topology: {what}"), limit, async || match self.tree.get("topology").await? {
             Some(topology) if condition(&topology) => Ok(topology),
             Some(topology) => Err(topology.to_string()),
@@ -283,7 +290,14 @@ impl Drop for Cluster {
 }
 
 /// Makes the folder, the files and the namespace of a host; starts nothing on it.
-fn make_host(stage: &Stage, options: &ClusterOptions, cluster: u8, number: u8, ensemble: &[Ipv4Addr], folder: &Path) -> Host {
+fn make_host(
+    stage: &Stage,
+    options: &ClusterOptions,
+    cluster: u8,
+    number: u8,
+    ensemble: &[Ipv4Addr],
+    folder: &Path,
+) -> Host {
     let name = format!("db{number}");
     let address = stage.network().address(cluster, number);
     let folder = folder.join(&name);
@@ -319,7 +333,14 @@ fn make_host(stage: &Stage, options: &ClusterOptions, cluster: u8, number: u8, e
 }
 
 /// How mysqld is started. Read-only stands nowhere here: on the command line it would beat what the agent persists.
-fn mysqld(stage: &Stage, options: &ClusterOptions, number: u8, address: Ipv4Addr, folder: &Path, socket: &Path) -> Launch {
+fn mysqld(
+    stage: &Stage,
+    options: &ClusterOptions,
+    number: u8,
+    address: Ipv4Addr,
+    folder: &Path,
+    socket: &Path,
+) -> Launch {
     let mut arguments: Vec<String> = [
         "--log-bin=binlog",
         "--gtid-mode=ON",

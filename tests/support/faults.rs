@@ -11,7 +11,10 @@ impl Cluster {
     fn namespace(&self, host: &str) -> &Namespace {
         let host: &Host = self.host(host);
         host.namespace.as_ref().unwrap_or_else(|| {
-            panic!("the network of {} cannot be cut with loopback addresses: run as root, or ask Stage::can_partition", host.name)
+            panic!(
+                "the network of {} cannot be cut with loopback addresses: run as root, or ask Stage::can_partition",
+                host.name
+            )
         })
     }
 

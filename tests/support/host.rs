@@ -162,7 +162,8 @@ impl Host {
     /// Statements as root, one connection for all.
     pub(crate) async fn execute(&self, statements: &[&str]) {
         use mysql_async::prelude::Queryable;
-        let mut conn = sql::connect_root(&self.socket).await.unwrap_or_else(|failure| panic!("{}: {failure}", self.name));
+        let mut conn =
+            sql::connect_root(&self.socket).await.unwrap_or_else(|failure| panic!("{}: {failure}", self.name));
         for statement in statements {
             conn.query_drop(*statement).await.unwrap_or_else(|error| panic!("{}: `{statement}`: {error}", self.name));
         }

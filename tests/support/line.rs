@@ -90,7 +90,8 @@ impl Task {
         };
         let write = Write { host: self.host.clone(), sent: Instant::now(), outcome: Outcome::Unknown };
         entries(&self.log).insert(id, write);
-        let answer = tokio::time::timeout(self.timeout, conn.query_drop(format!("INSERT INTO app.t (id) VALUES ({id})"))).await;
+        let answer =
+            tokio::time::timeout(self.timeout, conn.query_drop(format!("INSERT INTO app.t (id) VALUES ({id})"))).await;
         let (outcome, usable) = match answer {
             Ok(Ok(())) => (Outcome::Acknowledged(Instant::now()), true),
             Ok(Err(error)) => (judge(&error), !error.is_fatal()),
@@ -115,7 +116,9 @@ fn judge(error: &mysql_async::Error) -> Outcome {
     const READ_ONLY_TRANSACTION: u16 = 1836;
     const OFFLINE: u16 = 3032;
     match error {
-        mysql_async::Error::Server(error) if [READ_ONLY, READ_ONLY_TRANSACTION, OFFLINE].contains(&error.code) => Outcome::Failed,
+        mysql_async::Error::Server(error) if [READ_ONLY, READ_ONLY_TRANSACTION, OFFLINE].contains(&error.code) => {
+            Outcome::Failed
+        }
         _ => Outcome::Unknown,
     }
 }

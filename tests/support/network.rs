@@ -142,7 +142,10 @@ fn holder(bond: Bond) -> Process {
     let own = read_link("/proc/self/ns/net").expect("every process has a network namespace");
     let since = Instant::now();
     while read_link(&link).map_or(true, |its| its == own) {
-        assert!(since.elapsed() < Duration::from_secs(10), "no network namespace after 10 s for the process behind {link}");
+        assert!(
+            since.elapsed() < Duration::from_secs(10),
+            "no network namespace after 10 s for the process behind {link}"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     holder

@@ -66,7 +66,14 @@ impl ClusterOptions {
     }
 
     /// The text of `agent.yaml` for one host, which has its folder and socket.
-    pub(super) fn agent_yaml(&self, host: &str, ensemble: &[Ipv4Addr], address: Ipv4Addr, folder: &Path, socket: &Path) -> String {
+    pub(super) fn agent_yaml(
+        &self,
+        host: &str,
+        ensemble: &[Ipv4Addr],
+        address: Ipv4Addr,
+        folder: &Path,
+        socket: &Path,
+    ) -> String {
         let members: Vec<String> = ensemble.iter().map(|member| format!("{member}:{ZOOKEEPER_PORT}")).collect();
         let mut file = json!({
             "cluster": self.name,

@@ -38,7 +38,10 @@ impl Process {
         words.push(program.display().to_string());
         words.extend_from_slice(arguments);
         let open = || {
-            File::options().create(true).append(true).open(log)
+            File::options()
+                .create(true)
+                .append(true)
+                .open(log)
                 .unwrap_or_else(|error| panic!("cannot open the log {}: {error}", log.display()))
         };
         let mut command = Command::new(&words[0]);
@@ -117,7 +120,10 @@ fn spawn_in_nursery(command: Command) -> Child {
 
 /// Runs a short command to its end and returns its output; panics with its words when it fails.
 pub(crate) fn command(words: &[&str]) -> String {
-    let output = Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()).output()
+    let output = Command::new(words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .output()
         .unwrap_or_else(|error| panic!("cannot start {}: {error}", words[0]));
     assert!(
         output.status.success(),

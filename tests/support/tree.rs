@@ -110,8 +110,9 @@ impl Tree {
         if let Some(client) = slot.as_ref().filter(|client| !client.state().is_terminated()) {
             return Ok(client.clone());
         }
-        let connector =
-            Client::connector().with_session_timeout(Duration::from_secs(10)).with_connection_timeout(Duration::from_millis(500));
+        let connector = Client::connector()
+            .with_session_timeout(Duration::from_secs(10))
+            .with_connection_timeout(Duration::from_millis(500));
         let connected = tokio::time::timeout(CALL, connector.connect(&self.members)).await;
         let client = connected
             .map_err(|_| format!("no ZooKeeper member of {} let us in within {CALL:?}", self.members))?

@@ -129,12 +129,17 @@ impl Writer {
 
     /// Waits until `count` more writes are acknowledged.
     pub(crate) async fn wait_for_acknowledged(&self, count: usize) {
-        let count_now = || entries(&self.log).values().filter(|write| matches!(write.outcome, Outcome::Acknowledged(_))).count();
+        let count_now =
+            || entries(&self.log).values().filter(|write| matches!(write.outcome, Outcome::Acknowledged(_))).count();
         let before = count_now();
-        super::checks::wait_for(&format!("{count} more writes are acknowledged"), Duration::from_secs(120), async || {
-            let more = count_now() - before;
-            if more >= count { Ok(()) } else { Err(format!("{more} of them")) }
-        })
+        super::checks::wait_for(
+            &format!("{count} more writes are acknowledged"),
+            Duration::from_secs(120),
+            async || {
+                let more = count_now() - before;
+                if more >= count { Ok(()) } else { Err(format!("{more} of them")) }
+            },
+        )
         .await;
     }
 

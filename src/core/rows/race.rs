@@ -347,6 +347,11 @@ fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<
         return None;
     }
     let own = &case.view.own;
+    // Published not longer ago than a renewal: who has all of it is not behind, whatever the heartbeat's age says.
+    let watermark = case.lease_node().map(|lease| &lease.record.watermark)?;
+    if !watermark.is_empty() && race.received.contains(watermark) {
+        return None;
+    }
     let age = case
         .facts()?
         .heartbeat_age
