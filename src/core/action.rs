@@ -59,6 +59,9 @@ pub enum MysqlAction {
     Open {
         /// The end of the lease less the fencing budget; past it the statement leaves the server read-only.
         not_after: super::time::Moment,
+        /// How many replicas have to acknowledge a commit (`lossless`, semi-sync is switched on before the server is
+        /// opened); 0 leaves semi-sync as it is.
+        acknowledgements: u32,
     },
     /// Stop taking writes for a planned switch, within `limit`, or leave everything as it was.
     Close {

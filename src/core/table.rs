@@ -100,7 +100,7 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
 fn assert_safe(case: &Case<'_>, decision: &Decision) {
     use super::action::{Action, MysqlAction};
     for action in &decision.outcome.actions {
-        if let Action::Mysql(MysqlAction::Open { not_after }) = action {
+        if let Action::Mysql(MysqlAction::Open { not_after, .. }) = action {
             let held = case.lease().expect("invariant: a server is opened under a lease that holds");
             assert!(
                 held.opened && *not_after < held.until,

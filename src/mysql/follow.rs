@@ -39,6 +39,7 @@ pub(crate) async fn follow(control: &mut Control, address: &str, server_uuid: &s
         return Ok(Done::Diverged { extra });
     }
     close_for_following(control).await?;
+    super::semisync::stop_waiting(&mut control.line).await?;
     repoint(control, address).await?;
     control.line.run("START REPLICA", STEP).await.doing("starting replication")?;
     match control.channel().await? {

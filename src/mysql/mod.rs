@@ -8,6 +8,7 @@
 //! | [`probe`] | the heartbeat: single tries and what each showed |
 //! | [`blockers`] | who holds a statement up, in words |
 //! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`] hold the larger ones) |
+//! | `semisync` | the source side of semi-synchronous replication |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
 //!
 //! What may not live here: decisions (they are in [`crate::core`]) and ZooKeeper. This is the only user of the MySQL
@@ -24,4 +25,5 @@ pub mod fence;
 pub mod follow;
 pub mod open;
 pub mod probe;
+mod semisync;
 pub mod wording;

@@ -13,8 +13,15 @@ use super::connect::{Line, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP};
 
 /// See [`crate::core::action::MysqlAction::Open`].
-pub(crate) async fn open(control: &mut Control, not_after: Moment) -> Result<Done, ControlError> {
+pub(crate) async fn open(
+    control: &mut Control,
+    not_after: Moment,
+    acknowledgements: u32,
+) -> Result<Done, ControlError> {
     end_replication(control).await?;
+    if acknowledgements > 0 {
+        super::semisync::wait_for_acknowledgements(&mut control.line, acknowledgements).await?;
+    }
     // Clients that come in now meet a read-only server for a moment.
     let sql = "SELECT @@global.offline_mode AS offline";
     if control.line.row(sql, STEP).await.doing("reading offline_mode")?.is_on("offline") {

@@ -146,7 +146,8 @@ impl LeaseKeeper {
             return Renewal::OtherSession;
         }
         let last = &hold.last.record;
-        let record = Lease { sequence: last.sequence + 1, opened, watermark: watermark.clone(), ..last.clone() };
+        // Never smaller than before: what was acknowledged once stays so, also when this process has seen no heartbeat yet.
+        let record = Lease { sequence: last.sequence + 1, opened, watermark: last.watermark.union(watermark), ..last.clone() };
         let outcome = self.send(&live, hold, record, agent).await;
         self.renewed(&live, &mut slot, outcome).await
     }

@@ -170,6 +170,15 @@ impl Host {
         let _ = conn.disconnect().await;
     }
 
+    /// A connection as root on which this statement has been executed, for what lasts as long as its session (locks).
+    pub(crate) async fn hold(&self, statement: &str) -> mysql_async::Conn {
+        use mysql_async::prelude::Queryable;
+        let mut conn =
+            sql::connect_root(&self.socket).await.unwrap_or_else(|failure| panic!("{}: {failure}", self.name));
+        conn.query_drop(statement).await.unwrap_or_else(|error| panic!("{}: `{statement}`: {error}", self.name));
+        conn
+    }
+
     /// Whether clients may write: neither read-only nor offline. An error when the server does not answer.
     pub(crate) async fn is_writable(&self) -> Result<bool, sql::Failure> {
         let rows: Vec<(bool,)> = self.try_query("SELECT NOT @@global.read_only AND NOT @@global.offline_mode").await?;

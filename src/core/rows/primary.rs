@@ -9,7 +9,7 @@ use crate::core::changes;
 use crate::core::memory::{Memory, Promotion, Reached};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology};
+use crate::core::records::{DurabilityMode, HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology};
 use crate::core::time::Moment;
 use crate::core::view::{Health, Held, Seen};
 
@@ -204,11 +204,20 @@ pub fn open(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let outcome = Outcome::wait(Role::Replica, Reason::Opening, "makes this server writable").urgent();
     Some(match case.lease() {
         Some(held) if held.opened => {
-            outcome.mysql(MysqlAction::Open { not_after: held.until - case.view.own.fencing_budget })
+            outcome.mysql(open_action(case, held, &topology.record))
         }
         // `opened` rides in the next renewal (`Decision::want_opened`).
         _ => outcome,
     })
+}
+
+fn open_action(case: &Case<'_>, held: &Held, topology: &Topology) -> MysqlAction {
+    let durability = &topology.durability;
+    let acknowledgements = match durability.mode {
+        DurabilityMode::Lossless if !durability.degraded => durability.sync_replicas,
+        _ => 0,
+    };
+    MysqlAction::Open { not_after: held.until - case.view.own.fencing_budget, acknowledgements }
 }
 
 /// The server takes writes: name it.
@@ -300,8 +309,8 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
     }
     let held = case.lease()?;
     let text = "still holds the lease: making the server writable again";
-    let not_after = held.until - case.view.own.fencing_budget;
-    Some(Outcome::wait(Role::Primary, Reason::Opening, text).mysql(MysqlAction::Open { not_after }).urgent())
+    let open = open_action(case, held, &topology.record);
+    Some(Outcome::wait(Role::Primary, Reason::Opening, text).mysql(open).urgent())
 }
 
 /// Named again after the operator cleared what was set by hand.

@@ -1,0 +1,103 @@
+//! A cluster under its agents, with a client and a probe, and the checks that every live test ends with.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    Cluster, ClusterOptions, ReadOnlyProbe, Stage, Writer, WriterOptions, Written, assert_nothing_lost, wait_for,
+};
+
+/// When a test gives up. Not how fast something has to be: the benchmark measures that.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// The options of most tests: acknowledged writes must survive.
+pub(crate) fn lossless() -> ClusterOptions {
+    ClusterOptions::default().set("*", "failover.durability", "lossless")
+}
+
+/// A running cluster with its client and its probe.
+pub(crate) struct Scene {
+    pub(crate) cluster: Cluster,
+    pub(crate) writer: Writer,
+    pub(crate) probe: ReadOnlyProbe,
+}
+
+impl Scene {
+    /// Starts everything and waits until the replica set is adopted and at rest.
+    pub(crate) async fn start(stage: &Stage, options: ClusterOptions) -> Self {
+        let cluster = Cluster::start(stage, options).await;
+        cluster.start_agents();
+        at_rest(&cluster, "db1").await;
+        let writer = Writer::start(&cluster, WriterOptions::default());
+        let probe = ReadOnlyProbe::start(&cluster);
+        writer.wait_for_acknowledged(50).await;
+        Self { cluster, writer, probe }
+    }
+
+    /// Waits until another server than `old` takes writes, and the client's writes go there.
+    pub(crate) async fn failed_over_from(&self, old: &str) -> String {
+        let topology = self
+            .cluster
+            .wait_for_topology("another server takes writes", LIMIT, |topology| {
+                topology["primary"].is_string() && topology["primary"] != old
+            })
+            .await;
+        let acknowledged = self.writer.so_far().acknowledged_ids().len();
+        self.writer.wait_for_acknowledged(acknowledged + 50).await;
+        topology["primary"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Ends client and probe and checks what every test promises: one writer at every instant, nothing lost.
+    pub(crate) async fn end(self) -> (Cluster, Written) {
+        let acknowledged = self.writer.so_far().acknowledged_ids().len();
+        self.writer.wait_for_acknowledged(acknowledged + 20).await;
+        let written = self.writer.stop().await;
+        self.probe.stop().await.assert_one_writer();
+        assert_nothing_lost(&self.cluster, &written).await;
+        (self.cluster, written)
+    }
+}
+
+/// Waits until `primary` is named, all others follow it, and everything has been seen once: heartbeats on the
+/// replicas, read-only persisted on all.
+pub(crate) async fn at_rest(cluster: &Cluster, primary: &str) {
+    wait_for(&format!("{primary} is the primary and all others follow"), LIMIT, async || {
+        let topology = cluster.tree.get("topology").await?.ok_or("there is no topology")?;
+        if topology["primary"] != primary {
+            return Err(topology.to_string());
+        }
+        for host in &cluster.hosts {
+            let expected = if host.name == primary { "READ_WRITE" } else { "READ" };
+            let state = &topology["members"][&host.name]["state"];
+            if state != expected {
+                return Err(format!("{} is {state}", host.name));
+            }
+            let agent = cluster.tree.get(&format!("agents/{}", host.name)).await?.ok_or("an agent is missing")?;
+            let server = &agent["server"];
+            if host.name != primary && !(server["lag_ms"].is_u64() && server["source"]["io_running"] == Value::Bool(true)) {
+                return Err(format!("{} has seen no heartbeat yet: {agent}", host.name));
+            }
+        }
+        persisted(cluster).await
+    })
+    .await;
+}
+
+async fn persisted(cluster: &Cluster) -> Result<(), String> {
+    const COUNT: &str = "SELECT COUNT(*) FROM performance_schema.persisted_variables \
+                         WHERE VARIABLE_NAME IN ('super_read_only', 'skip_replica_start')";
+    for host in &cluster.hosts {
+        match host.try_query::<(u64,)>(COUNT).await?.first() {
+            Some((2,)) => {}
+            other => return Err(format!("read-only is not persisted on {}: {other:?}", host.name)),
+        }
+    }
+    Ok(())
+}
+
+/// The epoch now.
+pub(crate) async fn epoch(cluster: &Cluster) -> u64 {
+    let topology = cluster.wait_for_topology("there is one", LIMIT, |_| true).await;
+    topology["epoch"].as_u64().expect("the epoch is a number")
+}
