@@ -375,7 +375,12 @@ fn mysqld(
     (stage.servers("bin/mysqld"), arguments)
 }
 
+/// Copies the data directory and names the server. Left to themselves, servers that make their UUIDs at the same instant on
+/// one network interface make the same one (seen on 9.7), and then refuse to replicate from each other.
 fn copy(from: &Path, to: &Path) {
-    let (from, to) = (from.display().to_string(), to.display().to_string());
-    command(&["cp", "-a", "--reflink=auto", "--sparse=always", &from, &to]);
+    command(&["cp", "-a", "--reflink=auto", "--sparse=always", &from.display().to_string(), &to.display().to_string()]);
+    let uuid = command(&["cat", "/proc/sys/kernel/random/uuid"]);
+    let path = to.join("auto.cnf");
+    std::fs::write(&path, format!("[auto]\nserver-uuid={uuid}"))
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
 }

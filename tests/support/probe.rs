@@ -147,7 +147,7 @@ impl Probed {
 
     /// The first overlap of two servers that were certainly writable at one instant: both names, and when.
     pub(crate) fn overlap(&self) -> Option<(String, String, Span)> {
-        for (one, _) in &self.samples {
+        for one in self.samples.keys() {
             let spans = self.writable_spans(one);
             for (other, samples) in self.samples.iter().filter(|(other, _)| *other != one) {
                 let windows = samples.iter().filter(|s| s.writable).map(|s| Span { from: s.asked, to: s.answered });
