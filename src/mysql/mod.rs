@@ -20,7 +20,7 @@ pub mod connect;
 pub mod control;
 pub mod facts;
 pub mod fault;
-// pub mod fence;
+pub mod fence;
 pub mod follow;
 pub mod open;
 // pub mod probe;

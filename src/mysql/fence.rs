@@ -1,0 +1,281 @@
+//! The fence: makes our server read-only within a budget, whatever it takes. Which rung comes when, and why, stands in
+//! [`crate::core::fencing`]; here the rungs are climbed.
+//!
+//! It has two connections of its own that are kept open ([`Fence::keep_open`]): a new one takes 25 ms, and a server
+//! with waiting commits may let nobody in (interleaving 16). One carries the read-only statement and may hang with it,
+//! the other looks, kills, and reads back.
+//!
+//! Nothing here switches semi-sync off: that would answer waiting commits with an unearned OK (interleaving 10).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::core::fencing::{Rung, Step, ladder};
+use crate::host::process::Mysqld;
+
+use super::blockers::{self, Session};
+use super::connect::{Line, Target};
+use super::fault::{Fault, code};
+
+/// Between two rounds of killing: others keep coming, above all accounts that `offline_mode` does not stop.
+const ROUND: Duration = Duration::from_millis(20);
+/// Before a failed statement is said again (nobody listens, or its lock wait ended).
+const AGAIN: Duration = Duration::from_millis(5);
+const READ_ONLY: &str = "SET GLOBAL super_read_only = ON";
+
+/// What became of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fenced {
+    /// Alive, and `super_read_only` was read back.
+    ReadOnly,
+    /// The process was seen to have exited.
+    Dead,
+    /// Neither is certain. **The server may take writes.**
+    Failed(String),
+}
+
+/// How a fence ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What became of the server.
+    pub fenced: Fenced,
+    /// The last rung that was needed; none where the server was read-only or dead before.
+    pub rung: Option<Rung>,
+    /// What held it up, for the log; empty where nothing did.
+    pub trouble: Vec<String>,
+}
+
+/// The ladder, with its connections.
+#[derive(Debug)]
+pub struct Fence {
+    user: String,
+    spare_users: Vec<String>,
+    /// Carries the read-only statement.
+    closer: Line,
+    /// Looks, kills, reads back.
+    hand: Line,
+    /// The process as the watch on it knows it.
+    mysqld: watch::Receiver<Option<Arc<Mysqld>>>,
+}
+
+impl Fence {
+    /// Opens nothing yet. `spare_users`: accounts whose sessions are ended only where they hold read-only up. `mysqld`:
+    /// the process to kill if nothing else helps; none while it is not known.
+    #[must_use]
+    pub fn new(target: &Target, spare_users: Vec<String>, mysqld: watch::Receiver<Option<Arc<Mysqld>>>) -> Self {
+        let line = || Line::new(target.clone());
+        Self { user: target.user().to_owned(), spare_users, closer: line(), hand: line(), mysqld }
+    }
+
+    /// Opens what is not open and sees that both answer. To be called regularly while there is nothing to fence.
+    ///
+    /// # Errors
+    /// See [`Fault`]: the fence would have to connect first.
+    pub async fn keep_open(&mut self, limit: Duration) -> Result<(), Fault> {
+        self.closer.run("DO 1", limit).await?;
+        self.hand.run("DO 1", limit).await
+    }
+
+    /// Makes the server read-only, or dead. Takes `budget` at the most; what held it up goes to the log.
+    pub async fn run(&mut self, budget: Duration) -> Fenced {
+        let report = self.climb(budget).await;
+        let rung = report.rung.map_or("none", Rung::code);
+        match report.trouble.is_empty() {
+            true => tracing::debug!(rung, "fenced"),
+            false => tracing::warn!(rung, trouble = report.trouble.join("; "), "read-only did not come at once"),
+        }
+        report.fenced
+    }
+
+    /// Like [`Fence::run`], with which rung it took and why.
+    pub async fn climb(&mut self, budget: Duration) -> Report {
+        // Held for the whole climb: a new process that the watch finds meanwhile is another life, with
+        // super_read_only persisted, and not the one this fence is for.
+        let mysqld = self.mysqld.borrow().clone();
+        let mysqld = mysqld.as_deref();
+        let start = Instant::now();
+        let mut report = Report { fenced: Fenced::Failed(String::new()), rung: None, trouble: Vec::new() };
+        if mysqld.is_some_and(Mysqld::has_exited) {
+            return Report { fenced: Fenced::Dead, ..report };
+        }
+        let steps = ladder(budget, mysqld.is_some());
+        let end = |rung| start + ends(&steps, rung);
+        if self.is_read_only(end(Rung::Offline)).await.unwrap_or(false) {
+            return Report { fenced: Fenced::ReadOnly, ..report };
+        }
+        self.go_offline(end(Rung::Offline), &mut report).await;
+        if self.close(end(Rung::ReadOnly), end(Rung::KillSessions), mysqld, &mut report).await {
+            // Someone may have undone it since; only that it answers "OFF" counts as such.
+            if self.is_read_only(end(Rung::KillSessions)).await.unwrap_or(true) {
+                report.fenced = Fenced::ReadOnly;
+                return report;
+            }
+            report.trouble.push("super_read_only was ON and is OFF again".into());
+        }
+        report.fenced = match mysqld {
+            Some(mysqld) => end_process(mysqld, start + budget, &mut report).await,
+            None => Fenced::Failed(format!(
+                "not read-only within {} ms, and the process to kill is not known (set fencing.mysqld_pid_file); {}",
+                budget.as_millis(),
+                report.trouble.last().map_or("nothing answered", String::as_str)
+            )),
+        };
+        report
+    }
+
+    /// First rung: waiting clients lose their connection before anything can make their commits return.
+    async fn go_offline(&mut self, end: Instant, report: &mut Report) {
+        report.rung = Some(Rung::Offline);
+        let left = end.saturating_duration_since(Instant::now());
+        if let Err(fault) = self.hand.run("SET GLOBAL offline_mode = ON", left).await {
+            report.trouble.push(format!("offline_mode: {fault}"));
+        }
+    }
+
+    /// Second and third rung. The statement goes on waiting while sessions are killed: it stops new writes meanwhile.
+    async fn close(&mut self, kill_from: Instant, end: Instant, mysqld: Option<&Mysqld>, report: &mut Report) -> bool {
+        report.rung = Some(Rung::ReadOnly);
+        let Self { user, spare_users, closer, hand, .. } = self;
+        let mut closing = std::pin::pin!(say_until(closer, READ_ONLY, end));
+        if let Some(closed) = wait(&mut closing, kill_from, mysqld).await {
+            return closed;
+        }
+        report.rung = Some(Rung::KillSessions);
+        loop {
+            let round = timeout_at(end, kill_blockers(hand, user, spare_users, end, report)).await;
+            let until = (Instant::now() + ROUND).min(end);
+            if let Some(closed) = wait(&mut closing, until, mysqld).await {
+                return closed;
+            }
+            if round.is_err() || Instant::now() >= end {
+                return false;
+            }
+        }
+    }
+
+    /// None: no answer by `end`.
+    async fn is_read_only(&mut self, end: Instant) -> Option<bool> {
+        let left = end.saturating_duration_since(Instant::now());
+        let row = self.hand.row("SELECT @@global.super_read_only AS closed", left).await;
+        row.ok().map(|row| row.is_on("closed"))
+    }
+}
+
+/// When a rung ends. Only the last rung can be missing, and is not asked for.
+fn ends(steps: &[Step], rung: Rung) -> Duration {
+    steps.iter().find(|step| step.rung == rung).map_or(Duration::ZERO, |step| step.ends)
+}
+
+/// What the statement came to, by `until`. A process that exits meanwhile ends the waiting: nothing will come.
+async fn wait(
+    closing: &mut Pin<&mut impl Future<Output = bool>>,
+    until: Instant,
+    mysqld: Option<&Mysqld>,
+) -> Option<bool> {
+    let gone = async {
+        match mysqld {
+            Some(mysqld) => mysqld.exited().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        closed = closing.as_mut() => Some(closed),
+        () = gone => Some(false),
+        () = tokio::time::sleep_until(until) => None,
+    }
+}
+
+/// Says a statement, again and again, until it has succeeded (true) or `end` has come.
+async fn say_until(line: &mut Line, sql: &str, end: Instant) -> bool {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        if line.run(sql, left).await.is_ok() {
+            return true;
+        }
+        sleep(AGAIN.min(left)).await;
+    }
+}
+
+/// Third rung, one round.
+async fn kill_blockers(hand: &mut Line, user: &str, spare: &[String], end: Instant, report: &mut Report) {
+    let left = end.saturating_duration_since(Instant::now());
+    let all = match blockers::sessions(hand, left).await {
+        Ok(all) => all,
+        Err(fault) => {
+            note(report, format!("sessions: {fault}"));
+            return;
+        }
+    };
+    note(report, blockers::in_words(&all));
+    for session in all.iter().filter(|session| is_to_go(session, user, spare)) {
+        match hand.run(&format!("KILL {}", session.id), left).await {
+            Ok(()) | Err(Fault::Server { code: code::NO_SUCH_THREAD, .. }) => {}
+            Err(fault) => note(report, format!("KILL {}: {fault}", session.id)),
+        }
+    }
+}
+
+/// Everybody who is not the server itself, and those who are spared only where they hold read-only up. Our own heartbeat
+/// may be among those: its commit waits for an acknowledgement like any other.
+fn is_to_go(session: &Session, user: &str, spare: &[String]) -> bool {
+    let spared = session.user == user || spare.contains(&session.user);
+    let closes = session.user == user && session.statement.starts_with(READ_ONLY);
+    !session.is_systems() && !closes && (session.holds || !spared)
+}
+
+fn note(report: &mut Report, text: String) {
+    if report.trouble.last() != Some(&text) {
+        report.trouble.push(text);
+    }
+}
+
+/// Last rung. That the signal was sent is not that the process is dead; so this waits until it is seen.
+async fn end_process(mysqld: &Mysqld, end: Instant, report: &mut Report) -> Fenced {
+    if mysqld.has_exited() {
+        return Fenced::Dead;
+    }
+    report.rung = Some(Rung::KillProcess);
+    if let Err(error) = mysqld.kill() {
+        return Fenced::Failed(error.to_string());
+    }
+    match timeout_at(end, mysqld.exited()).await {
+        Ok(()) => Fenced::Dead,
+        Err(_) => Fenced::Failed(format!("SIGKILL was sent to mysqld (pid {}), which is not dead yet", mysqld.pid())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(user: &str, holds: bool, statement: &str) -> Session {
+        Session {
+            id: 1,
+            user: user.into(),
+            command: "Query".into(),
+            state: String::new(),
+            holds,
+            statement: statement.into(),
+        }
+    }
+
+    #[test]
+    fn who_is_spared_goes_only_when_in_the_way() {
+        let spare = ["backup".to_owned()];
+        let goes = |user: &str, holds, statement: &str| is_to_go(&session(user, holds, statement), "agent", &spare);
+        assert!(goes("app", false, "SELECT 1"));
+        assert!(!goes("backup", false, "SELECT 1") && goes("backup", true, "SELECT 1"));
+        assert!(!goes("agent", false, "SELECT 1") && goes("agent", true, "REPLACE INTO heartbeat"));
+        assert!(!goes("agent", true, READ_ONLY));
+        assert!(!goes("system user", true, ""));
+    }
+}

@@ -1,0 +1,9 @@
+//! `mysql` against real servers. `MYSQLD` (with `MYSQLD_TEMPLATE`, an initialised data folder) or what `tests/servers` has
+//! put under `target/servers`. Every test starts the servers that it needs, on loopback, and ends them.
+
+#[path = "mysql/control.rs"]
+mod control;
+#[path = "mysql/fence.rs"]
+mod fence;
+#[path = "mysql/server.rs"]
+mod server;
