@@ -7,7 +7,7 @@
 //! | [`facts`] | one complete reading of a server; changes nothing |
 //! | [`probe`], [`watch`] | the heartbeat: single tries, and the loop that judges them |
 //! | [`blockers`] | who holds a statement up, in words |
-//! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`] hold the larger ones) |
+//! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`], `events` hold the larger ones) |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
 //!
 //! What may not live here: decisions (they are in [`crate::core`]) and ZooKeeper. This is the only user of the MySQL
@@ -18,6 +18,7 @@ pub mod blockers;
 pub mod close;
 pub mod connect;
 pub mod control;
+mod events;
 pub mod facts;
 pub mod fault;
 pub mod fence;

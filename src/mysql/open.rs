@@ -11,6 +11,7 @@ use crate::host::clock;
 
 use super::connect::{Line, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP};
+use super::events;
 
 /// See [`crate::core::action::MysqlAction::Open`].
 pub(crate) async fn open(control: &mut Control, not_after: Moment) -> Result<Done, ControlError> {
@@ -21,7 +22,8 @@ pub(crate) async fn open(control: &mut Control, not_after: Moment) -> Result<Don
         control.line.run("SET GLOBAL offline_mode=OFF", STEP).await.doing("lifting offline_mode")?;
     }
     clear_read_only(&mut control.line, not_after).await?;
-    enable_events(control);
+    // In the background: applications wait for the primary, not for its events.
+    tokio::spawn(events::enable(control.line.target().clone()));
     Ok(Done::Done)
 }
 
@@ -58,31 +60,4 @@ async fn clear_read_only(line: &mut Line, not_after: Moment) -> Result<(), Contr
         true => Err(ControlError::TooLate),
         false => Ok(()),
     }
-}
-
-/// Enables the events that replication had disabled here (`DISABLE ON REPLICA` by an origin other than this server).
-/// In the background and at best effort: applications wait for the primary, not for its events; and a server that has
-/// become read-only meanwhile refuses it.
-fn enable_events(control: &Control) {
-    let mut line = Line::new(control.line.target().clone());
-    tokio::spawn(async move {
-        // The definer is named, or the statement would make our account the definer.
-        let sql = "SELECT EVENT_SCHEMA AS db, EVENT_NAME AS name, DEFINER AS definer FROM information_schema.EVENTS \
-                   WHERE STATUS IN ('SLAVESIDE_DISABLED', 'REPLICA_SIDE_DISABLED') AND ORIGINATOR <> @@server_id";
-        let events = match line.rows(sql, STEP).await {
-            Ok(events) => events,
-            Err(fault) => return tracing::warn!(%fault, "events that replication had disabled were not looked for"),
-        };
-        for event in events {
-            let name = |column: &str| super::connect::identifier(&event.text_or_empty(column));
-            let definer = event.text_or_empty("definer");
-            let (user, host) = definer.rsplit_once('@').unwrap_or((&definer, "%"));
-            let (db, event) = (name("db"), name("name"));
-            let sql = format!("ALTER DEFINER={}@{} EVENT {db}.{event} ENABLE", literal(user), literal(host));
-            match line.run(&sql, STEP).await {
-                Ok(()) => tracing::info!(%db, %event, "event enabled, which replication had disabled here"),
-                Err(fault) => tracing::warn!(%db, %event, %fault, "event not enabled; do it by hand"),
-            }
-        }
-    });
 }

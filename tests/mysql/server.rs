@@ -27,6 +27,10 @@ impl Server {
         let copied =
             Command::new("cp").args(["-a", "--reflink=auto"]).arg(template).arg(folder.path().join("data")).status();
         assert!(copied.unwrap().success(), "no data template: run tests/servers first");
+        // Named by us: servers with the same UUID do not replicate from each other, and two that start at the same
+        // moment may make the same one.
+        let uuid = mysql_ha_agent::host::clock::new_instance().unwrap();
+        std::fs::write(folder.path().join("data/auto.cnf"), format!("[auto]\nserver-uuid={uuid}\n")).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let child = launch(folder.path(), port, id);
