@@ -1,6 +1,8 @@
 //! `mysql` against real servers. `MYSQLD` (with `MYSQLD_TEMPLATE`, an initialised data folder) or what `tests/servers` has
 //! put under `target/servers`. Every test starts the servers that it needs, on loopback, and ends them.
 
+#![allow(clippy::unwrap_used)] // a test ends by it
+
 #[path = "mysql/control.rs"]
 mod control;
 #[path = "mysql/fence.rs"]

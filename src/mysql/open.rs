@@ -6,6 +6,8 @@
 //! reading lies before the answer, so the deadline comes out early by at most the round trip, never late; and neither
 //! a skewed host nor a wall clock of our own matters.
 
+use std::time::Duration;
+
 use crate::core::time::Moment;
 use crate::host::clock;
 
@@ -50,14 +52,22 @@ async fn clear_read_only(line: &mut Line, not_after: Moment) -> Result<(), Contr
     if left.is_zero() {
         return Err(ControlError::TooLate);
     }
-    let too_late = format!("(SELECT UTC_TIMESTAMP(6) > {} + INTERVAL {} MICROSECOND)", literal(&now), left.as_micros());
-    // One statement, evaluated at one instant, sets both or none. It must not be repeated by itself on a lost
-    // connection, but may be: whenever it arrives, it asks the clock.
-    let sql = format!("SET GLOBAL super_read_only={too_late}, GLOBAL read_only={too_late}");
+    let sql = statement(&now, left);
     line.run(&sql, STEP).await.doing("making the server writable")?;
     let sql = "SELECT @@global.super_read_only OR @@global.read_only AS closed";
     match line.row(sql, STEP).await.doing("reading super_read_only back")?.is_on("closed") {
         true => Err(ControlError::TooLate),
         false => Ok(()),
     }
+}
+
+/// The statement that opens, if it reaches the server within `left` of the instant when the server's clock
+/// (`UTC_TIMESTAMP(6)`) showed `now`; later it leaves a read-only server as it is.
+///
+/// One statement, evaluated at one instant, sets both variables or none. It may be repeated, also by itself on a lost
+/// connection: whenever it arrives, it asks the clock.
+#[must_use]
+pub fn statement(now: &str, left: Duration) -> String {
+    let too_late = format!("(SELECT UTC_TIMESTAMP(6) > {} + INTERVAL {} MICROSECOND)", literal(now), left.as_micros());
+    format!("SET GLOBAL super_read_only={too_late}, GLOBAL read_only={too_late}")
 }

@@ -8,6 +8,7 @@ use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::host::clock;
 use mysql_ha_agent::mysql::connect::{Connection, Target};
 use mysql_ha_agent::mysql::control::{Control, ControlError, Done, Settings};
+use mysql_ha_agent::mysql::open;
 
 use crate::server::{LONG, Server};
 
@@ -38,7 +39,7 @@ async fn fetch(server: &Server, from: &Server, set: &GtidSet, limit: Duration) -
     act(server, MysqlAction::Fetch { from: from.address(), set: set.clone(), limit }).await
 }
 
-async fn open(server: &Server, not_after: Moment) -> Result<Done, ControlError> {
+async fn open_until(server: &Server, not_after: Moment) -> Result<Done, ControlError> {
     act(server, MysqlAction::Open { not_after }).await
 }
 
@@ -214,7 +215,7 @@ async fn opening_ends_replication_and_takes_writes() {
     let (_primary, replica) = pair().await;
     replica.root_runs(&["SET GLOBAL offline_mode=ON"]).await;
     for _ in 0..2 {
-        open(&replica, clock::now() + LONG).await.unwrap();
+        open_until(&replica, clock::now() + LONG).await.unwrap();
         assert_eq!(
             replica.value("CONCAT(@@global.read_only, @@global.super_read_only, @@global.offline_mode)").await,
             "000"
@@ -229,14 +230,27 @@ async fn opening_ends_replication_and_takes_writes() {
 #[tokio::test]
 async fn interleaving_14_a_lease_that_has_ended_opens_nothing() {
     let (_primary, replica) = pair().await;
-    let error = open(&replica, clock::now() - Duration::from_millis(1)).await.unwrap_err();
+    let error = open_until(&replica, clock::now() - Duration::from_millis(1)).await.unwrap_err();
     assert!(matches!(error, ControlError::TooLate), "{error}");
     assert!(is_read_only(&replica).await);
 }
 
-/// The agent was paused between composing the statement and sending it: seen from the server, it comes late.
+/// The agent was paused between composing the statement and sending it: the server itself sees that it comes late.
 #[tokio::test]
 async fn interleaving_14_a_statement_that_arrives_late_leaves_the_server_read_only() {
+    let server = Server::start().await;
+    server.root_runs(&["SET GLOBAL super_read_only=ON"]).await;
+    let mut agent = hold(&server.agent(), &[]).await;
+    let composed = agent.row("SELECT UTC_TIMESTAMP(6) AS now", LONG).await.unwrap().text_or_empty("now");
+    let both = "CONCAT(@@global.read_only, @@global.super_read_only)";
+    agent.run(&open::statement(&composed, Duration::ZERO), LONG).await.unwrap();
+    assert_eq!(server.value(both).await, "11");
+    agent.run(&open::statement(&composed, LONG * 20), LONG).await.unwrap();
+    assert_eq!(server.value(both).await, "00");
+}
+
+#[tokio::test]
+async fn interleaving_14_a_server_that_thaws_after_the_leases_end_stays_read_only() {
     let (_primary, replica) = pair().await;
     let mut control = control(&replica);
     assert!(control.warm(LONG).await);
@@ -256,7 +270,7 @@ async fn interleaving_14_a_statement_that_arrives_late_leaves_the_server_read_on
 async fn opening_is_refused_while_something_received_is_not_applied() {
     let (primary, replica) = pair().await;
     let _lock = held_back(&primary, &replica, 1).await;
-    let error = open(&replica, clock::now() + LONG).await.unwrap_err();
+    let error = open_until(&replica, clock::now() + LONG).await.unwrap_err();
     assert!(matches!(&error, ControlError::Unapplied { missing, .. } if missing.count() == 1), "{error}");
     assert!(is_read_only(&replica).await);
     let retrieved: GtidSet = status(&replica, "Retrieved_Gtid_Set").await.parse().unwrap();
@@ -278,7 +292,7 @@ async fn events_are_enabled_with_their_definer_and_sql_mode() {
     let event =
         "(SELECT CONCAT_WS('|', DEFINER, SQL_MODE, TIME_ZONE) FROM information_schema.EVENTS WHERE EVENT_NAME='e')";
     let before = replica.value(event).await;
-    open(&replica, clock::now() + LONG).await.unwrap();
+    open_until(&replica, clock::now() + LONG).await.unwrap();
     replica.until("(SELECT STATUS FROM information_schema.EVENTS WHERE EVENT_NAME='e') = 'ENABLED'").await;
     assert_eq!(replica.value(event).await, before);
     assert!(before.contains("ANSI_QUOTES|+05:00"), "{before}");
