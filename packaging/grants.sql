@@ -26,10 +26,11 @@ GRANT RELOAD, PROCESS, SHUTDOWN, REPLICATION CLIENT, REPLICATION SLAVE, EVENT ON
 -- PERSIST_RO_VARIABLES_ADMIN: SET PERSIST_ONLY of skip_replica_start, which is read-only at run time.
 -- SESSION_VARIABLES_ADMIN: sql_log_bin=0 for the local write that tells a dead disk from a missing acknowledgement.
 -- CONNECTION_ADMIN: KILL sessions of others, work under offline_mode and read_only, use the reserved connection.
+-- SET_ANY_DEFINER (SET_USER_ID before 8.2): events that replication had disabled are enabled without changing their definer.
 -- SYSTEM_USER: without it a session of root, such as a backup holding a global read lock, cannot be ended.
 -- BACKUP_ADMIN: to be the donor of a clone. CLONE_ADMIN: to be its recipient.
 GRANT REPLICATION_SLAVE_ADMIN, SYSTEM_VARIABLES_ADMIN, PERSIST_RO_VARIABLES_ADMIN, SESSION_VARIABLES_ADMIN,
-      CONNECTION_ADMIN, SYSTEM_USER, BACKUP_ADMIN, CLONE_ADMIN ON *.* TO 'agent'@'%';
+      CONNECTION_ADMIN, SYSTEM_USER, BACKUP_ADMIN, CLONE_ADMIN, SET_ANY_DEFINER ON *.* TO 'agent'@'%';
 
 -- The account with which servers replicate (`mysql.replication`). One account per server is better: only then can an
 -- unreachable server be kept from acknowledging, by locking its account.

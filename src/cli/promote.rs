@@ -198,7 +198,11 @@ async fn submit(tree: &Tree, request: &SwitchoverRequest) -> Result<(), (Exit, S
         None => Op::Create(Path::Switchover, record),
     };
     match tree.write(op).await {
-        Outcome::Done { .. } => Ok(()),
+        Outcome::Done { .. } => {
+            // Until the view has it, an earlier request would look like one that came after ours.
+            let _ = tree.viewer.refresh(vec![Path::Switchover]).await;
+            Ok(())
+        }
         Outcome::Rejected { why, .. } => {
             Err((Exit::Refused, format!("another request came at the same time ({why}): see 'status' and try again\n")))
         }

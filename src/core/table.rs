@@ -84,7 +84,7 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
         .find_map(|row| Some((row.id, (row.decide)(&case, memory)?)))
         .unwrap_or_else(|| ("none", Outcome::wait(Role::Unknown, Reason::Starting, "nothing decided")));
     let closing = memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some());
-    let waited = row == "P7" || view.held.as_ref().is_some_and(|held| held.opened);
+    let waited = row == "P6" || row == "P7" || view.held.as_ref().is_some_and(|held| held.opened);
     let decision = Decision {
         row,
         epoch: view.held.as_ref().map_or(0, |held| held.epoch),

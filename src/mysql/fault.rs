@@ -79,7 +79,6 @@ pub(crate) mod code {
     pub(crate) const NO_SUCH_TABLE: u16 = 1146;
     pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
     pub(crate) const INTERRUPTED: u16 = 1317;
-    pub(crate) const DENIED: [u16; 5] = [1044, 1142, 1143, 1227, 1370];
 }
 
 impl Fault {

@@ -7,7 +7,7 @@
 //! | [`facts`] | one complete reading of a server; changes nothing |
 //! | [`probe`] | the heartbeat: single tries and what each showed |
 //! | [`blockers`] | who holds a statement up, in words |
-//! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`] hold the larger ones) |
+//! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`], `events` hold the larger ones) |
 //! | `semisync` | the source side of semi-synchronous replication |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
 //!
@@ -19,6 +19,7 @@ pub mod blockers;
 pub mod close;
 pub mod connect;
 pub mod control;
+mod events;
 pub mod facts;
 pub mod fault;
 pub mod fence;

@@ -6,11 +6,14 @@
 //! reading lies before the answer, so the deadline comes out early by at most the round trip, never late; and neither
 //! a skewed host nor a wall clock of our own matters.
 
+use std::time::Duration;
+
 use crate::core::time::Moment;
 use crate::host::clock;
 
 use super::connect::{Line, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP};
+use super::events;
 
 /// See [`crate::core::action::MysqlAction::Open`].
 pub(crate) async fn open(
@@ -28,7 +31,8 @@ pub(crate) async fn open(
         control.line.run("SET GLOBAL offline_mode=OFF", STEP).await.doing("lifting offline_mode")?;
     }
     clear_read_only(&mut control.line, not_after).await?;
-    enable_events(control);
+    // In the background: applications wait for the primary, not for its events.
+    tokio::spawn(events::enable(control.line.target().clone()));
     Ok(Done::Done)
 }
 
@@ -55,10 +59,7 @@ async fn clear_read_only(line: &mut Line, not_after: Moment) -> Result<(), Contr
     if left.is_zero() {
         return Err(ControlError::TooLate);
     }
-    let too_late = format!("(SELECT UTC_TIMESTAMP(6) > {} + INTERVAL {} MICROSECOND)", literal(&now), left.as_micros());
-    // One statement, evaluated at one instant, sets both or none. It must not be repeated by itself on a lost
-    // connection, but may be: whenever it arrives, it asks the clock.
-    let sql = format!("SET GLOBAL super_read_only={too_late}, GLOBAL read_only={too_late}");
+    let sql = statement(&now, left);
     line.run(&sql, STEP).await.doing("making the server writable")?;
     let sql = "SELECT @@global.super_read_only OR @@global.read_only AS closed";
     match line.row(sql, STEP).await.doing("reading super_read_only back")?.is_on("closed") {
@@ -67,29 +68,13 @@ async fn clear_read_only(line: &mut Line, not_after: Moment) -> Result<(), Contr
     }
 }
 
-/// Enables the events that replication had disabled here (`DISABLE ON REPLICA` by an origin other than this server).
-/// In the background and at best effort: applications wait for the primary, not for its events; and a server that has
-/// become read-only meanwhile refuses it.
-fn enable_events(control: &Control) {
-    let mut line = Line::new(control.line.target().clone());
-    tokio::spawn(async move {
-        // The definer is named, or the statement would make our account the definer.
-        let sql = "SELECT EVENT_SCHEMA AS db, EVENT_NAME AS name, DEFINER AS definer FROM information_schema.EVENTS \
-                   WHERE STATUS IN ('SLAVESIDE_DISABLED', 'REPLICA_SIDE_DISABLED') AND ORIGINATOR <> @@server_id";
-        let events = match line.rows(sql, STEP).await {
-            Ok(events) => events,
-            Err(fault) => return tracing::warn!(%fault, "events that replication had disabled were not looked for"),
-        };
-        for event in events {
-            let name = |column: &str| super::connect::identifier(&event.text_or_empty(column));
-            let definer = event.text_or_empty("definer");
-            let (user, host) = definer.rsplit_once('@').unwrap_or((&definer, "%"));
-            let (db, event) = (name("db"), name("name"));
-            let sql = format!("ALTER DEFINER={}@{} EVENT {db}.{event} ENABLE", literal(user), literal(host));
-            match line.run(&sql, STEP).await {
-                Ok(()) => tracing::info!(%db, %event, "event enabled, which replication had disabled here"),
-                Err(fault) => tracing::warn!(%db, %event, %fault, "event not enabled; do it by hand"),
-            }
-        }
-    });
+/// The statement that opens, if it reaches the server within `left` of the instant when the server's clock
+/// (`UTC_TIMESTAMP(6)`) showed `now`; later it leaves a read-only server as it is.
+///
+/// One statement, evaluated at one instant, sets both variables or none. It may be repeated, also by itself on a lost
+/// connection: whenever it arrives, it asks the clock.
+#[must_use]
+pub fn statement(now: &str, left: Duration) -> String {
+    let too_late = format!("(SELECT UTC_TIMESTAMP(6) > {} + INTERVAL {} MICROSECOND)", literal(now), left.as_micros());
+    format!("SET GLOBAL super_read_only={too_late}, GLOBAL read_only={too_late}")
 }

@@ -146,8 +146,9 @@ impl LeaseKeeper {
             return Renewal::OtherSession;
         }
         let last = &hold.last.record;
-        // Never smaller than before: what was acknowledged once stays so, also when this process has seen no heartbeat yet.
-        let record = Lease { sequence: last.sequence + 1, opened, watermark: last.watermark.union(watermark), ..last.clone() };
+        // Opened once is opened for the whole hold: a decision from before the hold may still be around. The watermark is never
+        // smaller than before: what was acknowledged once stays so, also when this process has seen no heartbeat yet.
+        let record = Lease { sequence: last.sequence + 1, opened: last.opened || opened, watermark: last.watermark.union(watermark), ..last.clone() };
         let outcome = self.send(&live, hold, record, agent).await;
         self.renewed(&live, &mut slot, outcome).await
     }

@@ -50,7 +50,7 @@ fn planned_switch_that_cannot_become_read_only_is_undone() {
     run("switch_blocked", async |stage| {
         let scene = Scene::start(&stage, lossless()).await;
         let before = epoch(&scene.cluster).await;
-        let lock = scene.cluster.host("db1").hold("LOCK TABLES app.t READ").await;
+        let lock = scene.cluster.host("db1").hold("LOCK TABLES app.t WRITE").await;
         let refused = scene.cluster.verb("db1", &["promote", "db2", "--timeout", "4s"]).await;
         assert!([1, 5].contains(&refused.code), "exit code {}: {}", refused.code, refused.stderr);
         drop(lock);

@@ -1,0 +1,11 @@
+//! The actions and the fence against real servers. `MYSQLD` (with `MYSQLD_TEMPLATE`, an initialised data folder) or what `tests/servers` has
+//! put under `target/servers`. Every test starts the servers that it needs, on loopback, and ends them.
+
+#![allow(clippy::unwrap_used)] // a test ends by it
+
+#[path = "mysql_control/control.rs"]
+mod control;
+#[path = "mysql_control/fence.rs"]
+mod fence;
+#[path = "mysql_control/server.rs"]
+mod server;
