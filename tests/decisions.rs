@@ -1,0 +1,45 @@
+//! The decision table, row by row: a world, the row that decides in it, its reason and its actions.
+
+#[path = "decisions/details.rs"]
+mod details;
+#[path = "decisions/scenarios.rs"]
+mod scenarios;
+#[path = "decisions/world.rs"]
+mod world;
+
+use std::collections::BTreeSet;
+
+use mysql_ha_agent::core::table::TABLE;
+
+#[test]
+fn every_scenario_decides_as_written() {
+    let mut wrong = Vec::new();
+    for scenario in scenarios::all() {
+        let mut world = scenario.world.clone();
+        let decision = world.step();
+        let found = (decision.row, decision.outcome.reason.code(), world::names(&decision).join(" "));
+        if found != (scenario.row, scenario.reason, scenario.actions.to_owned()) {
+            wrong.push(format!(
+                "{}\n  expected {} {} [{}]\n  decided  {} {} [{}]: {}",
+                scenario.name,
+                scenario.row,
+                scenario.reason,
+                scenario.actions,
+                found.0,
+                found.1,
+                found.2,
+                decision.outcome.detail
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn ids_are_unique_and_every_row_has_a_scenario() {
+    let ids: BTreeSet<&str> = TABLE.iter().map(|row| row.id).collect();
+    assert_eq!(ids.len(), TABLE.len(), "an id is used twice");
+    // W0 never decides: it forgets and passes. `details` shows that it does.
+    let decided: BTreeSet<&str> = scenarios::all().iter().map(|scenario| scenario.row).chain(["W0"]).collect();
+    assert_eq!(ids.difference(&decided).collect::<Vec<_>>(), Vec::<&&str>::new(), "rows without a scenario");
+}

@@ -1,0 +1,674 @@
+//! One line of what is special about a world, and what is to be decided in it.
+
+use std::time::Duration;
+
+use mysql_ha_agent::core::action::MysqlKind;
+use mysql_ha_agent::core::reason::Reason;
+use mysql_ha_agent::core::records::Progress;
+use mysql_ha_agent::core::time::Moment;
+use mysql_ha_agent::core::view::{Failure, Health, IoThread, Node, Process, Session};
+
+use super::world::{
+    NOW, T, VERSION, World, asked, gtids, handed_over, master, primary, promoted, replica, request, seen, switch,
+    unadopted, uuid, vacant, voted,
+};
+
+/// A world and its decision.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) row: &'static str,
+    pub(crate) reason: &'static str,
+    /// As [`super::world::names`] gives them, separated by spaces.
+    pub(crate) actions: &'static str,
+    pub(crate) world: World,
+}
+
+fn failed() -> Health {
+    Health::Failed { since: NOW - Duration::from_secs(1), why: "no answer".into() }
+}
+
+fn exited(world: &mut World) {
+    world.view.server.process = Process::Exited { at: NOW };
+    world.view.server.health = failed();
+}
+
+/// All scenarios, in the order of the table.
+pub(crate) fn all() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    let mut case = |row, reason, actions, name, world: World| all.push(Scenario { name, row, reason, actions, world });
+    before_roles(&mut case);
+    adoption(&mut case);
+    holder(&mut case);
+    planned_switch(&mut case);
+    race(&mut case);
+    followers(&mut case);
+    all
+}
+
+type Add<'a> = &'a mut dyn FnMut(&'static str, &'static str, &'static str, &'static str, World);
+
+fn before_roles(case: Add<'_>) {
+    case(
+        "S1",
+        "unsupported",
+        "Refuse",
+        "MariaDB that is no member",
+        unadopted("db2").with(|w| {
+            w.view.server.unsupported = Some("MariaDB".into());
+        }),
+    );
+    case(
+        "S2",
+        "duplicate_uuid",
+        "Refuse",
+        "a copy of a member's data",
+        replica().with(|w| {
+            w.facts().server_uuid = uuid("db3");
+        }),
+    );
+    case(
+        "S3",
+        "not_member",
+        "Refuse",
+        "a writable stranger",
+        replica().with(|w| {
+            w.topology().members.remove("db2");
+            w.view.own.managed = false;
+            w.facts().super_read_only = false;
+        }),
+    );
+    case(
+        "S4",
+        "writable_without_lease",
+        "Fence",
+        "a replica that takes writes",
+        replica().with(|w| {
+            w.facts().super_read_only = false;
+        }),
+    );
+    case(
+        "S4",
+        "lease_lost",
+        "Fence",
+        "a primary at the end of its lease",
+        primary().with(|w| {
+            w.held().until = NOW + Duration::from_millis(900);
+        }),
+    );
+    case(
+        "S4",
+        "lease_lost",
+        "Fence",
+        "a primary whose epoch has ended",
+        primary().with(|w| {
+            w.topology().epoch = 8;
+        }),
+    );
+    case(
+        "S4",
+        "writable_without_lease",
+        "Fence",
+        "managed, writable, and no ZooKeeper since the start",
+        replica().with(|w| {
+            w.view.ensemble = Default::default();
+            w.facts().super_read_only = false;
+        }),
+    );
+    case(
+        "S5",
+        "no_zookeeper",
+        "",
+        "a primary without ZooKeeper, its lease still holds",
+        primary().with(|w| {
+            w.view.ensemble.session = Session::Lost { since: NOW };
+        }),
+    );
+    case(
+        "S5",
+        "starting",
+        "",
+        "a session in which the name is not taken yet",
+        replica().with(|w| {
+            w.view.ensemble.agents.get_mut("db2").unwrap().owner = 77;
+        }),
+    );
+    case(
+        "S6",
+        "unreadable_record",
+        "",
+        "topology is no JSON",
+        primary().with(|w| {
+            w.view.ensemble.topology = Node::Unreadable { why: "no JSON".into(), version: 4 };
+        }),
+    );
+    case(
+        "S7",
+        "stray_master",
+        "DropStrayMaster",
+        "a claim that landed late",
+        replica().with(|w| {
+            w.view.ensemble.master = Node::Here(seen(master("db2", 7), 2, Duration::ZERO));
+        }),
+    );
+}
+
+fn adoption(case: Add<'_>) {
+    case("A1", "starting", "", "own server not seen yet", unadopted("db2").with(|w| w.view.server.facts = None));
+    case(
+        "A2",
+        "two_writable_servers",
+        "Refuse",
+        "two writable servers, ours is one",
+        unadopted("db1").with(|w| {
+            w.agent("db2").writable = true;
+        }),
+    );
+    case(
+        "A2",
+        "two_writable_servers",
+        "",
+        "two other writable servers",
+        unadopted("db2").with(|w| {
+            w.agent("db3").writable = true;
+        }),
+    );
+    case("A3", "adopted", "Adopt", "the writable server that the others follow", unadopted("db1"));
+    case(
+        "A3",
+        "nothing_follows",
+        "",
+        "nothing follows it",
+        unadopted("db1").with(|w| {
+            w.view.ensemble.agents.retain(|name, _| name == "db1");
+        }),
+    );
+    case(
+        "A3",
+        "two_writable_servers",
+        "",
+        "writable and a replica at once",
+        unadopted("db2").with(|w| {
+            w.facts().super_read_only = false;
+            w.agent("db1").writable = false;
+        }),
+    );
+    case(
+        "A3",
+        "waiting_for_adoption",
+        "",
+        "a connected replica's agent is not there yet",
+        unadopted("db1").with(|w| {
+            w.view.ensemble.agents.remove("db3");
+            w.view.ensemble.session = Session::Connected { since: NOW, granted: T, id: 1 };
+        }),
+    );
+    case("A4", "waiting_for_adoption", "", "a replica waits for the primary's agent", unadopted("db2"));
+    case(
+        "A4",
+        "no_writable_server",
+        "",
+        "no server is writable",
+        unadopted("db2").with(|w| {
+            w.agent("db1").writable = false;
+        }),
+    );
+}
+
+fn holder(case: Add<'_>) {
+    case(
+        "P1",
+        "agent_restarted",
+        "TakeOver",
+        "the nodes of our last process",
+        primary().with(|w| {
+            w.view.ensemble.master = Node::Here(seen(master("db1", 7), 99, T));
+        }),
+    );
+    case("P2", "mysql_down", "Release", "mysqld of the primary has exited", primary().with(exited));
+    case(
+        "P3",
+        "mysql_silent",
+        "Fence",
+        "mysqld of the primary is silent",
+        primary().with(|w| {
+            w.view.server.health = failed();
+            w.view.server.facts.as_mut().unwrap().1 = NOW - Duration::from_secs(5);
+        }),
+    );
+    case(
+        "P3",
+        "mysql_silent",
+        "Release",
+        "silent and fenced",
+        primary().with(|w| {
+            w.view.server.health = failed();
+            w.facts().super_read_only = true;
+        }),
+    );
+    case(
+        "P3",
+        "mysql_silent",
+        "",
+        "silent, and nobody could take over",
+        primary().with(|w| {
+            w.view.server.health = failed();
+            w.agent("db2").healthy = false;
+            w.agent("db3").healthy = false;
+        }),
+    );
+    case("P4", "waiting_old_lease", "FenceRemote", "claimed, the old lease may be in use", {
+        promoted().after_claim(Duration::from_secs(5))
+    });
+    case(
+        "P4",
+        "waiting_old_lease",
+        "FenceRemote",
+        "claimed by a process that died: a full T",
+        promoted().with(|w| {
+            w.memory.race = None;
+        }),
+    );
+    let by_hand = |w: &mut World| {
+        w.topology().primary = None;
+        w.topology().reason = Reason::ReadOnlyByHand;
+    };
+    case("P5", "opening", "Publish", "the operator cleared read-only", primary().with(by_hand));
+    case(
+        "P6",
+        "read_only_by_hand",
+        "Members",
+        "read-only by hand",
+        primary().with(|w| w.facts().super_read_only = true),
+    );
+    case(
+        "P6",
+        "read_only_by_hand",
+        "",
+        "read-only by hand, no longer named",
+        primary().with(by_hand).with(|w| {
+            w.facts().super_read_only = true;
+        }),
+    );
+    case(
+        "P6",
+        "opening",
+        "Open",
+        "read-only by a fence of ours",
+        primary().with(|w| {
+            w.facts().super_read_only = true;
+            w.view.server.fenced = Some(Reason::LeaseLost);
+        }),
+    );
+    case(
+        "P6",
+        "opening",
+        "Open",
+        "mysqld came back within its grace",
+        primary().with(|w| {
+            w.facts().super_read_only = true;
+            w.facts().incarnation = "db1/2".into();
+        }),
+    );
+    case("P7", "opening", "", "opened is not recorded yet", promoted());
+    case("P7", "opening", "Open", "opened is recorded", promoted().with(|w| w.held().opened = true));
+    case(
+        "P8",
+        "opening",
+        "Publish",
+        "writable and not named",
+        promoted().with(|w| {
+            w.held().opened = true;
+            w.facts().super_read_only = false;
+        }),
+    );
+    case("P9", "primary", "History", "named, history not written", {
+        let mut w = promoted();
+        w.step();
+        w.topology().primary = Some("db1".into());
+        w.held().opened = true;
+        w.facts().super_read_only = false;
+        w
+    });
+    case("P10", "primary", "Withdraw", "its lock of the race is left", primary().lock(1, "db1", 9));
+    case("P11", "primary", "", "steady", primary());
+    case(
+        "P11",
+        "primary",
+        "Members",
+        "a replica's agent has gone",
+        primary().with(|w| {
+            w.view.ensemble.agents.remove("db3");
+        }),
+    );
+    case(
+        "P11",
+        "primary",
+        "PersistReadOnly",
+        "read-only is not persisted",
+        primary().with(|w| {
+            w.facts().persisted_read_only = false;
+        }),
+    );
+    case(
+        "P11",
+        "primary",
+        "CreateHeartbeatTable",
+        "no heartbeat table",
+        primary().with(|w| {
+            w.facts().heartbeat_table = false;
+        }),
+    );
+    case(
+        "P11",
+        "blocked",
+        "",
+        "a commit waits for its acknowledgement",
+        primary().with(|w| {
+            w.view.server.health = Health::Blocked { by: "no acknowledgement".into() };
+        }),
+    );
+    case(
+        "P11",
+        "unhealthy",
+        "",
+        "a refused password",
+        primary().with(|w| {
+            w.view.server.health = Health::Unreachable { why: "access denied".into() };
+        }),
+    );
+}
+
+fn planned_switch(case: Add<'_>) {
+    case(
+        "W1",
+        "switchover_refused",
+        "Progress",
+        "for an epoch that has ended",
+        asked().with(|w| {
+            w.view.ensemble.switchover = Node::Here(seen(
+                {
+                    let mut other = request(Progress::Requested);
+                    other.epoch = 6;
+                    other
+                },
+                0,
+                Duration::ZERO,
+            ));
+        }),
+    );
+    case(
+        "W1",
+        "switchover_refused",
+        "Progress",
+        "to a server that does not answer",
+        asked().with(|w| {
+            w.agent("db2").healthy = false;
+        }),
+    );
+    case("W1", "switchover", "", "to a server that is behind", asked().with(|w| w.agent("db2").lag_ms = Some(60_000)));
+    case(
+        "W1",
+        "switchover_refused",
+        "Progress",
+        "behind at the deadline",
+        asked().with(|w| {
+            w.agent("db2").lag_ms = None;
+            w.memory.switch = Some(switch(None));
+            w.memory.switch.as_mut().unwrap().deadline = NOW;
+        }),
+    );
+    case("W2", "switchover", "Close", "the target has caught up", asked());
+    case(
+        "W2",
+        "switchover_refused",
+        "Progress",
+        "read-only did not come",
+        asked().with(|w| {
+            w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(1))));
+            w.view.server.failure = Some(Failure { kind: MysqlKind::Close, why: "a long statement".into(), at: NOW });
+        }),
+    );
+    let closed = |w: &mut World| {
+        w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(1))));
+        w.facts().super_read_only = true;
+        w.view.server.fenced = Some(Reason::Switchover);
+    };
+    case("W3", "switchover", "Release", "read-only", asked().with(closed));
+    case(
+        "W3",
+        "switchover_undone",
+        "Progress",
+        "read-only past the deadline",
+        asked().with(closed).with(|w| {
+            w.memory.switch.as_mut().unwrap().deadline = NOW;
+        }),
+    );
+}
+
+fn race(case: Add<'_>) {
+    case(
+        "R1",
+        "settling",
+        "",
+        "ZooKeeper has just come back",
+        vacant().with(|w| {
+            w.view.ensemble.session = Session::Connected { since: NOW, granted: T, id: 2 };
+            w.lease().released = false;
+        }),
+    );
+    case(
+        "R2",
+        "agent_lost",
+        "Members",
+        "the primary's node has gone",
+        vacant().with(|w| {
+            w.topology().primary = Some("db1".into());
+            w.lease().released = false;
+        }),
+    );
+    case("R3", "held_back", "", "a planned switch names another", handed_over("db3"));
+    case("R4", "mysql_down", "Claim", "a planned switch names us, all is applied", handed_over("db2"));
+    case(
+        "R4",
+        "catching_up",
+        "WaitApplied",
+        "named, and something is not applied",
+        handed_over("db2").with(|w| {
+            w.facts().executed = gtids(7);
+        }),
+    );
+    case(
+        "R5",
+        "switchover_undone",
+        "Claim",
+        "our own switch past its deadline",
+        handed_over("db3").with(|w| {
+            w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(9))));
+            w.memory.switch.as_mut().unwrap().deadline = NOW;
+            w.view.ensemble.switchover = Node::Here(seen(request(Progress::Released), 0, T));
+        }),
+    );
+    case("R6", "unhealthy", "Withdraw", "a vote whose server has died", voted().with(exited));
+    case("R6", "diverged", "", "transactions of its own", vacant().with(|w| w.view.server.errant = gtids(3)));
+    case("R7", "racing", "StopIo", "the IO thread runs", vacant().with(|w| w.channel().io = IoThread::Connecting));
+    case("R8", "racing", "Vote", "frozen", vacant());
+    case(
+        "R8",
+        "racing",
+        "",
+        "another has received more and goes first",
+        vacant().with(|w| {
+            w.agent("db3").executed = gtids(11);
+        }),
+    );
+    case(
+        "R8",
+        "racing",
+        "Withdraw",
+        "a vote under an older topology",
+        vacant().lock(1, "db2", 9).with(|w| {
+            w.view.ensemble.locks.get_mut(&1).unwrap().record.topology_version = VERSION - 1;
+        }),
+    );
+    case("R9", "another_leads", "", "another's lock is lower", vacant().lock(1, "db3", 9).lock(2, "db2", 9));
+    case(
+        "R9",
+        "never_promoted",
+        "",
+        "nobody may be promoted",
+        vacant().lock(1, "db2", 9).with(|w| {
+            w.view.ensemble.locks.get_mut(&1).unwrap().record.priority = 0;
+        }),
+    );
+    case("R10", "no_quorum", "", "alone of two", vacant().lock(1, "db2", 9));
+    case(
+        "R10",
+        "behind_watermark",
+        "",
+        "nobody has what was acknowledged",
+        voted().with(|w| {
+            w.lease().watermark = gtids(10);
+        }),
+    );
+    case(
+        "R10",
+        "too_far_behind",
+        "",
+        "async and of unknown age",
+        voted().with(|w| {
+            w.topology().durability.mode = mysql_ha_agent::core::records::DurabilityMode::Async;
+            w.lease().watermark = gtids(12);
+            w.facts().heartbeat_age = None;
+        }),
+    );
+    case(
+        "R11",
+        "applier_broken",
+        "Withdraw",
+        "its applier is broken, another can go on",
+        voted().with(|w| {
+            w.facts().executed = gtids(7);
+            w.channel().sql_running = false;
+            w.channel().sql_error = "duplicate key".into();
+        }),
+    );
+    case(
+        "R12",
+        "catching_up",
+        "WaitApplied",
+        "received and not applied",
+        voted().with(|w| w.facts().executed = gtids(7)),
+    );
+    case(
+        "R12",
+        "catching_up",
+        "StartApplier",
+        "not applied, the applier has stopped",
+        voted().with(|w| {
+            w.facts().executed = gtids(7);
+            w.channel().sql_running = false;
+        }),
+    );
+    case("R13", "fetching", "Fetch", "another has received more", vacant().lock(1, "db2", 9).lock(2, "db3", 11));
+    case("R14", "mysql_down", "Claim", "everything is here", voted());
+    case(
+        "R14",
+        "mysql_down",
+        "Claim",
+        "the last writer needs nobody",
+        vacant().lock(1, "db2", 9).with(|w| {
+            w.topology().last_writer = Some("db2".into());
+            w.view.ensemble.agents.remove("db3");
+        }),
+    );
+}
+
+fn followers(case: Add<'_>) {
+    case("F1", "repointing", "Withdraw", "the race is decided", replica().lock(1, "db2", 9));
+    case("F2", "unhealthy", "", "own server silent", replica().with(|w| w.view.server.health = failed()));
+    case(
+        "F3",
+        "not_member",
+        "",
+        "not a member",
+        replica().with(|w| {
+            w.topology().members.remove("db2");
+        }),
+    );
+    case(
+        "F4",
+        "diverged",
+        "Follow",
+        "transactions of its own, to be compared again",
+        replica().with(|w| {
+            w.view.server.errant = gtids(2);
+        }),
+    );
+    case(
+        "F5",
+        "repointing",
+        "Follow",
+        "replicates from another",
+        replica().with(|w| w.channel().source = "db3:3306".into()),
+    );
+    case(
+        "F5",
+        "repointing",
+        "Follow",
+        "came back with replication stopped",
+        replica().with(|w| {
+            w.channel().io = IoThread::No;
+            w.channel().sql_running = false;
+        }),
+    );
+    case(
+        "F6",
+        "replication_broken",
+        "",
+        "the applier has an error",
+        replica().with(|w| {
+            w.channel().sql_running = false;
+            w.channel().sql_error = "duplicate key".into();
+        }),
+    );
+    case(
+        "F6",
+        "replication_broken",
+        "",
+        "stopped by hand",
+        replica().with(|w| {
+            w.step();
+            w.channel().io = IoThread::No;
+            w.channel().sql_running = false;
+        }),
+    );
+    case("F7", "following", "", "steady", replica());
+    case(
+        "F7",
+        "following",
+        "PersistReadOnly",
+        "read-only is not persisted",
+        replica().with(|w| {
+            w.facts().persisted_read_only = false;
+        }),
+    );
+    case(
+        "F8",
+        "waiting_for_primary",
+        "",
+        "master of another epoch than topology",
+        replica().with(|w| {
+            w.view.ensemble.master = Node::Here(seen(master("db1", 6), 1, T));
+        }),
+    );
+    case(
+        "F8",
+        "waiting_for_primary",
+        "",
+        "master outlives a lease that still holds",
+        replica().with(|w| {
+            w.view.ensemble.master = Node::Here(seen(master("db1", 8), 1, T));
+            w.now = Moment(NOW.0 + 1);
+        }),
+    );
+}
