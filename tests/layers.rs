@@ -62,7 +62,7 @@ fn faults(layer: &str, name: &str, source: &str) -> Vec<String> {
             let first = used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
             let allowed = MAY_USE.iter().find(|(folder, _)| *folder == layer).map_or(&[][..], |(_, uses)| *uses);
             let fits = |rule: &&str| rule.split("::").next() == Some(first) && used.starts_with(*rule);
-            if first != layer && !allowed.iter().any(|rule| fits(&rule)) {
+            if first != layer && !allowed.iter().any(|rule| fits(rule)) {
                 fault(format!("{layer} may not use {first}"));
             }
         }
@@ -84,8 +84,8 @@ fn faults(layer: &str, name: &str, source: &str) -> Vec<String> {
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in fs::read_dir(folder).expect("the sources can be listed") {
+        let path = entry.expect("an entry can be read").path();
         if path.is_dir() {
             files.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
