@@ -75,6 +75,74 @@ fn a_paused_writer_has_nothing_in_flight() {
     });
 }
 
+/// What the agents will do, by hand: the old primary freezes with a write in flight, another is opened and published.
+#[test]
+fn the_writer_follows_the_topology() {
+    use zookeeper_client::{Acls, CreateMode, Error};
+    support::run("follows", async |stage| {
+        let cluster = Cluster::start(&stage, ClusterOptions::default()).await;
+        let publish = async |primary: &str| {
+            let client = cluster.tree.client().await.expect("ZooKeeper answers");
+            let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+            client.mkdir("/mysql-ha/live", &options).await.expect("the folders can be made");
+            let (path, text) = ("/mysql-ha/live/topology", format!(r#"{{"primary": "{primary}"}}"#));
+            match client.create(path, text.as_bytes(), &options).await {
+                Err(Error::NodeExists) => {
+                    client.set_data(path, text.as_bytes(), None).await.expect("the node can be written");
+                }
+                created => drop(created.expect("the node can be made")),
+            }
+        };
+        // Before there is a topology the writer waits for one.
+        let writer = Writer::start(&cluster, WriterOptions::default());
+        publish("db1").await;
+        writer.wait_for_acknowledged(100).await;
+        let probe = ReadOnlyProbe::start(&cluster);
+
+        let frozen = Instant::now();
+        cluster.host("db1").pause(Kind::Mysqld);
+        wait_for("a write hangs", LIMIT, async || {
+            let hanging = writer.so_far().writes.values().any(|write| write.sent > frozen);
+            if hanging { Ok(()) } else { Err("none was sent".into()) }
+        })
+        .await;
+        for host in ["db2", "db3"] {
+            cluster.host(host).execute(&["STOP REPLICA IO_THREAD"]).await;
+        }
+        let received = "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status";
+        let (two, three): (String, String) =
+            (cluster.host("db2").value(received).await, cluster.host("db3").value(received).await);
+        // An acknowledged write is on one of the two at least, so on the one that has received more.
+        let behind = format!("SELECT GTID_SUBSET('{two}', '{three}')");
+        let new = if cluster.host("db2").value::<bool>(&behind).await { "db3" } else { "db2" };
+        let wait = format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{}', 30)", if new == "db2" { &two } else { &three });
+        assert_eq!(cluster.host(new).value::<u8>(&wait).await, 0, "{new} applies what it has received");
+        cluster
+            .host(new)
+            .execute(&[
+                "STOP REPLICA",
+                "RESET REPLICA ALL",
+                "SET GLOBAL super_read_only = OFF",
+                "SET GLOBAL read_only = OFF",
+            ])
+            .await;
+        publish(new).await;
+        writer.wait_for_acknowledged(100).await;
+
+        let written = writer.so_far();
+        let gap = written.longest_gap_since(frozen);
+        assert!(written.writes.values().any(|write| write.host == new) && gap.to > frozen);
+        assert!(cluster.tree.get("topology").await.expect("ZooKeeper answers").is_some_and(|t| t["primary"] == new));
+        // The thawed server is to be found by the probe: nobody has made it read-only.
+        cluster.host("db1").resume(Kind::Mysqld);
+        writer.wait_for_acknowledged(100).await;
+        assert!(probe.stop().await.overlap().is_some(), "two writable servers are seen");
+        // It cannot be made read-only now: a commit there waits for an acknowledgement that will not come, and SET would too.
+        cluster.host("db1").kill(Kind::Mysqld);
+        assert_nothing_lost(&cluster, &writer.stop().await).await;
+    });
+}
+
 #[test]
 fn partitions_cut_what_they_say() {
     support::run("partitions", async |stage| {
