@@ -1,5 +1,7 @@
 //! The decision table, row by row: a world, the row that decides in it, its reason and its actions.
 
+#![allow(clippy::unwrap_used)] // a test ends by it
+
 #[path = "decisions/details.rs"]
 mod details;
 #[path = "decisions/scenarios.rs"]

@@ -62,7 +62,7 @@ fn faults(layer: &str, name: &str, source: &str) -> Vec<String> {
             let first = used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
             let allowed = MAY_USE.iter().find(|(folder, _)| *folder == layer).map_or(&[][..], |(_, uses)| *uses);
             let fits = |rule: &&str| rule.split("::").next() == Some(first) && used.starts_with(*rule);
-            if first != layer && !allowed.iter().any(|rule| fits(rule)) {
+            if first != layer && !allowed.iter().any(fits) {
                 fault(format!("{layer} may not use {first}"));
             }
         }

@@ -75,7 +75,9 @@ pub(crate) async fn at_rest(cluster: &Cluster, primary: &str) {
             }
             let agent = cluster.tree.get(&format!("agents/{}", host.name)).await?.ok_or("an agent is missing")?;
             let server = &agent["server"];
-            if host.name != primary && !(server["lag_ms"].is_u64() && server["source"]["io_running"] == Value::Bool(true)) {
+            if host.name != primary
+                && !(server["lag_ms"].is_u64() && server["source"]["io_running"] == Value::Bool(true))
+            {
                 return Err(format!("{} has seen no heartbeat yet: {agent}", host.name));
             }
         }

@@ -148,7 +148,12 @@ impl LeaseKeeper {
         let last = &hold.last.record;
         // Opened once is opened for the whole hold: a decision from before the hold may still be around. The watermark is never
         // smaller than before: what was acknowledged once stays so, also when this process has seen no heartbeat yet.
-        let record = Lease { sequence: last.sequence + 1, opened: last.opened || opened, watermark: last.watermark.union(watermark), ..last.clone() };
+        let record = Lease {
+            sequence: last.sequence + 1,
+            opened: last.opened || opened,
+            watermark: last.watermark.union(watermark),
+            ..last.clone()
+        };
         let outcome = self.send(&live, hold, record, agent).await;
         self.renewed(&live, &mut slot, outcome).await
     }

@@ -92,6 +92,9 @@ fn a_switch_that_is_answered_is_forgotten() {
 fn the_heartbeat_is_written_under_a_lease_and_not_while_closing() {
     assert!(primary().step().heartbeat_write);
     assert!(!vacant().step().heartbeat_write);
-    let mut closing = asked();
+    let mut closing = asked().with(|w| {
+        w.memory.switch = Some(switch(None));
+        w.view.ensemble.agents.get_mut("db2").unwrap().first_seen = NOW;
+    });
     assert!(!closing.step().heartbeat_write);
 }

@@ -417,7 +417,12 @@ fn planned_switch(case: Add<'_>) {
             w.memory.switch.as_mut().unwrap().deadline = NOW;
         }),
     );
-    case("W2", "switchover", "Close", "the target has caught up", asked());
+    case("W1", "switchover", "", "what is known of the target is from before the request", asked());
+    let read_since = |w: &mut World| {
+        w.memory.switch = Some(switch(None));
+        w.view.ensemble.agents.get_mut("db2").unwrap().first_seen = NOW;
+    };
+    case("W2", "switchover", "Close", "the target has caught up", asked().with(read_since));
     case(
         "W2",
         "switchover_refused",

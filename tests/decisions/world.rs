@@ -51,7 +51,6 @@ pub(crate) fn seen<T>(record: T, owner: i64, age: Duration) -> Seen<T> {
 /// What one agent sees and remembers.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    pub(crate) me: &'static str,
     pub(crate) view: View,
     pub(crate) memory: Memory,
     pub(crate) now: Moment,
@@ -73,7 +72,7 @@ fn running(me: &'static str) -> World {
     let server =
         Server { health: Health::Healthy, process: Process::Alive, facts: Some((facts(me), NOW)), ..Server::default() };
     let view = View { own: own(me), ensemble, server, held: None, wall: Wall::default() };
-    World { me, view, memory: Memory::default(), now: NOW }
+    World { view, memory: Memory::default(), now: NOW }
 }
 
 /// db2 follows db1.

@@ -19,7 +19,15 @@ fn two_writable_servers_are_refused() {
     run("two_writable", async |stage| {
         let options = ClusterOptions { semi_sync: false, ..lossless() };
         let cluster = Cluster::start(&stage, options).await;
-        cluster.host("db3").execute(&["STOP REPLICA", "RESET REPLICA ALL", "SET GLOBAL super_read_only=OFF", "SET GLOBAL read_only=OFF"]).await;
+        cluster
+            .host("db3")
+            .execute(&[
+                "STOP REPLICA",
+                "RESET REPLICA ALL",
+                "SET GLOBAL super_read_only=OFF",
+                "SET GLOBAL read_only=OFF",
+            ])
+            .await;
         cluster.start_agents();
         for host in ["db1", "db3"] {
             let (code, log) = ended(&cluster, host).await;

@@ -13,7 +13,8 @@ fn m1_mysqld_killed_and_back_as_a_replica() {
         scene.cluster.host("db1").kill(Kind::Mysqld);
         drop(paused);
         let primary = scene.failed_over_from("db1").await;
-        let history = scene.cluster.tree.get("history/2").await.expect("ZooKeeper answers").expect("history is written");
+        let history =
+            scene.cluster.tree.get("history/2").await.expect("ZooKeeper answers").expect("history is written");
         assert_eq!((&history["cause"], &history["from"]), (&"mysql_down".into(), &"db1".into()), "{history}");
         scene.cluster.start_mysqld("db1").await;
         assert!(!scene.cluster.host("db1").is_writable().await.expect("db1 answers"), "a restart came up writable");
@@ -29,9 +30,11 @@ fn m1_mysqld_frozen() {
         let scene = Scene::start(&stage, lossless()).await;
         scene.cluster.host("db1").pause(Kind::Mysqld);
         scene.failed_over_from("db1").await;
-        wait_for("the frozen mysqld is ended", LIMIT, async || match scene.cluster.host("db1").is_running(Kind::Mysqld) {
-            false => Ok(()),
-            true => Err("it still exists".to_owned()),
+        wait_for("the frozen mysqld is ended", LIMIT, async || {
+            match scene.cluster.host("db1").is_running(Kind::Mysqld) {
+                false => Ok(()),
+                true => Err("it still exists".to_owned()),
+            }
         })
         .await;
         scene.end().await;

@@ -38,7 +38,12 @@ fn m3_host_cut_off() {
         let primary = scene.failed_over_from("db1").await;
         scene.cluster.heal("db1");
         // What was in flight when the cable was cut may make it diverge; it must stay read-only either way.
-        scene.cluster.wait_for_topology("the roles stay", crate::scene::LIMIT, |topology| topology["primary"] == primary.as_str()).await;
+        scene
+            .cluster
+            .wait_for_topology("the roles stay", crate::scene::LIMIT, |topology| {
+                topology["primary"] == primary.as_str()
+            })
+            .await;
         scene.end().await;
     });
 }

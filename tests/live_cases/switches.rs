@@ -17,7 +17,8 @@ fn planned_switch_to_and_fro() {
         at_rest(&scene.cluster, "db1").await;
         assert_eq!(epoch(&scene.cluster).await, before + 2);
         let history = scene.cluster.verb("db2", &["history", "--json"]).await.expect_code(0).json();
-        let causes: Vec<&str> = history.as_array().expect("a list").iter().filter_map(|record| record["cause"].as_str()).collect();
+        let causes: Vec<&str> =
+            history.as_array().expect("a list").iter().filter_map(|record| record["cause"].as_str()).collect();
         assert_eq!(causes, ["switchover", "switchover"]);
         scene.cluster.verb("db2", &["status"]).await.expect_code(0);
         let (_, written) = scene.end().await;

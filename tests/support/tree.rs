@@ -38,7 +38,10 @@ impl Tree {
     pub(crate) async fn put(&self, node: &str, content: &str) {
         let client = self.client().await.unwrap_or_else(|error| panic!("{error}"));
         let path = format!("{}/{node}", self.base);
-        client.set_data(&path, content.as_bytes(), None).await.unwrap_or_else(|error| panic!("writing {path}: {error}"));
+        client
+            .set_data(&path, content.as_bytes(), None)
+            .await
+            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
     }
 
     /// The contents of all children of a node, by name; empty where there is no such node.

@@ -9,7 +9,9 @@ use crate::core::changes;
 use crate::core::memory::{Memory, Promotion, Reached};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{DurabilityMode, HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology};
+use crate::core::records::{
+    DurabilityMode, HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology,
+};
 use crate::core::time::Moment;
 use crate::core::view::{Health, Held, Seen};
 
@@ -203,9 +205,7 @@ pub fn open(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     reach(promotion(case, memory, &topology.record)?, Reached::Waited, now);
     let outcome = Outcome::wait(Role::Replica, Reason::Opening, "makes this server writable").urgent();
     Some(match case.lease() {
-        Some(held) if held.opened => {
-            outcome.mysql(open_action(case, held, &topology.record))
-        }
+        Some(held) if held.opened => outcome.mysql(open_action(case, held, &topology.record)),
         // `opened` rides in the next renewal (`Decision::want_opened`).
         _ => outcome,
     })
@@ -307,7 +307,9 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
             outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]),
         );
     }
-    let outcome = Outcome::wait(Role::Primary, Reason::Opening, "still holds the lease: making the server writable again").urgent();
+    let outcome =
+        Outcome::wait(Role::Primary, Reason::Opening, "still holds the lease: making the server writable again")
+            .urgent();
     Some(match case.lease() {
         Some(held) if held.opened => outcome.mysql(open_action(case, held, &topology.record)),
         _ => outcome,

@@ -111,7 +111,9 @@ pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return Some(refuse(memory, request, why));
     }
     // What was published before the request may be out of date: the target is judged by a reading of its own after it.
-    if case.view.ensemble.agents.get(&wanted.to).is_none_or(|seen| seen.first_seen <= switch.started) && case.now < switch.deadline {
+    if case.view.ensemble.agents.get(&wanted.to).is_none_or(|seen| seen.first_seen <= switch.started)
+        && case.now < switch.deadline
+    {
         let text = format!("planned switch: waits for a fresh reading of {}", wanted.to);
         return Some(Outcome::wait(Role::Primary, Reason::Switchover, text).urgent());
     }
