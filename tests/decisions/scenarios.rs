@@ -243,6 +243,17 @@ fn holder(case: Add<'_>) {
         primary().with(|w| {
             w.view.server.health = failed();
             w.facts().super_read_only = true;
+            w.view.server.fenced = Some(Reason::MysqlSilent);
+        }),
+    );
+    case(
+        "P3",
+        "mysql_silent",
+        "Fence",
+        "silent, reads read-only while the fence still waits for commits in flight",
+        primary().with(|w| {
+            w.view.server.health = failed();
+            w.facts().super_read_only = true;
         }),
     );
     case(
@@ -439,6 +450,13 @@ fn planned_switch(case: Add<'_>) {
         w.view.server.fenced = Some(Reason::Switchover);
     };
     case("W3", "switchover", "Release", "read-only", asked().with(closed));
+    case(
+        "W2",
+        "switchover",
+        "Close",
+        "reads read-only while the statement still waits for commits in flight",
+        asked().with(closed).with(|w| w.view.server.fenced = None),
+    );
     case(
         "W3",
         "switchover_undone",

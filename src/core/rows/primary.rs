@@ -78,7 +78,9 @@ pub fn mysqld_exited(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 pub fn mysqld_silent(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (topology, held) = holder(case)?;
     let Health::Failed { since, why } = &case.view.server.health else { return None };
-    let read_only_since = case.facts_at().is_some_and(|at| at > *since) && !case.writable();
+    // The fence has returned, not only begun: while its statement waits for commits the variable reads ON already.
+    let fenced = case.view.server.fenced.is_some();
+    let read_only_since = fenced && case.facts_at().is_some_and(|at| at > *since) && !case.writable();
     if read_only_since {
         memory.promotion = None;
         let outcome =

@@ -110,8 +110,10 @@ pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if let Some(why) = unfit(case, &topology.record, &wanted.to) {
         return Some(refuse(memory, request, why));
     }
-    // What was published before the request may be out of date: the target is judged by a reading of its own after it.
-    if case.view.ensemble.agents.get(&wanted.to).is_none_or(|seen| seen.first_seen <= switch.started)
+    // What was published before the request may be out of date, and so may what was published within a heartbeat after
+    // it: the target is judged by a reading made after the request. Writes go on meanwhile.
+    let fresh = switch.started + case.view.own.heartbeat_interval;
+    if case.view.ensemble.agents.get(&wanted.to).is_none_or(|seen| seen.first_seen <= fresh)
         && case.now < switch.deadline
     {
         let text = format!("planned switch: waits for a fresh reading of {}", wanted.to);
@@ -151,8 +153,11 @@ pub fn close(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     Some(Outcome::wait(Role::Primary, Reason::Switchover, text).mysql(MysqlAction::Close { limit }).urgent())
 }
 
-/// The final reading: read-only, and read after it was asked for.
+/// The final reading: read-only, read after it was asked for, and the statement has *returned* (only then is the fence
+/// noted). While `SET GLOBAL super_read_only=ON` still waits for commits in flight the variable reads ON already (seen
+/// on 9.7): a probe's reading would hand over a set that lacks the last of them.
 fn closed<'a>(case: &Case<'a>, switch: &Switch) -> Option<&'a ServerFacts> {
+    case.view.server.fenced?;
     let facts = case.facts().filter(|facts| facts.super_read_only)?;
     (case.facts_at()? > switch.closing?).then_some(facts)
 }
