@@ -51,12 +51,12 @@ impl RoleChange<'_> {
             word("from"),
             word("to")
         );
-        let _ = writeln!(text, "  {:<11} {:>9} {:>15}", "phase", "took ms", format!("ms since {}", self.from_what));
+        let _ = writeln!(text, "  {:<11} {:>9} {:>10}   (ms; \"at\" is counted from {})", "phase", "took", "at", self.from_what);
         for row in self.rows() {
-            let _ = writeln!(text, "  {:<11} {:>9.1} {:>15.1}   {}", row.phase, row.took, row.at, row.what);
+            let _ = writeln!(text, "  {:<11} {:>9.1} {:>10.1}   {}", row.phase, row.took, row.at, row.what);
         }
-        let _ = writeln!(text, "\n  client's write gap         {:>6.0} ms", millis(self.gap.length()));
-        let _ = writeln!(text, "  acknowledged writes lost   {:>6}    of {}", self.lost, self.acknowledged);
+        let _ = writeln!(text, "\n  client's write gap          {:.0} ms", millis(self.gap.length()));
+        let _ = writeln!(text, "  acknowledged writes lost    {} of {}", self.lost, self.acknowledged);
         text
     }
 
