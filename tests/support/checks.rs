@@ -49,7 +49,7 @@ pub(crate) async fn assert_nothing_lost(cluster: &Cluster, written: &Written) {
 }
 
 /// Which of the ids the server does not have.
-async fn missing(host: &Host, ids: &BTreeSet<u64>) -> Result<BTreeSet<u64>, String> {
+pub(crate) async fn missing(host: &Host, ids: &BTreeSet<u64>) -> Result<BTreeSet<u64>, String> {
     let present: BTreeSet<u64> =
         host.try_query::<(u64,)>("SELECT id FROM app.t").await?.into_iter().map(|row| row.0).collect();
     Ok(ids.difference(&present).copied().collect())

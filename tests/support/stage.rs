@@ -121,7 +121,7 @@ const SOCKETS: &str = "mysql-ha-live-";
 const KEPT: &str = "FAILED";
 
 /// The repository's top folder.
-pub(super) fn repository() -> &'static Path {
+pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 

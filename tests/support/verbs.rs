@@ -45,8 +45,8 @@ pub(crate) fn binary() -> PathBuf {
 }
 
 impl Cluster {
-    /// Runs a verb on a host with that host's configuration file, and waits for its end (at most a minute).
-    pub(crate) async fn verb(&self, host: &str, words: &[&str]) -> VerbOutput {
+    /// The command line of a verb on a host with that host's configuration file, to be run from outside its namespace.
+    pub(crate) fn verb_line(&self, host: &str, words: &[&str]) -> Vec<String> {
         let host = self.host(host);
         let mut line: Vec<String> = Vec::new();
         if let Some(pid) = host.namespace.as_ref().map(Namespace::pid) {
@@ -55,6 +55,12 @@ impl Cluster {
         line.push(binary().display().to_string());
         line.extend(words.iter().map(ToString::to_string));
         line.extend([String::from("--config"), host.config().display().to_string()]);
+        line
+    }
+
+    /// Runs a verb on a host with that host's configuration file, and waits for its end (at most a minute).
+    pub(crate) async fn verb(&self, host: &str, words: &[&str]) -> VerbOutput {
+        let line = self.verb_line(host, words);
         let mut command = tokio::process::Command::new(&line[0]);
         command.args(&line[1..]).stdin(Stdio::null()).kill_on_drop(true);
         let output = tokio::time::timeout(Duration::from_secs(60), command.output()).await;

@@ -243,6 +243,12 @@ impl Written {
         acknowledged.map(|(id, _)| *id).collect()
     }
 
+    /// How many writes this host's server has acknowledged.
+    pub(crate) fn acknowledged_by(&self, host: &str) -> usize {
+        let its = self.writes.values().filter(|write| write.host == host);
+        its.filter(|write| matches!(write.outcome, Outcome::Acknowledged(_))).count()
+    }
+
     /// How many were acknowledged, refused, and without a certain answer.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         let mut counts = (0, 0, 0);
