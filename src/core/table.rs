@@ -2,6 +2,7 @@
 //!
 //! The ids are stable: they stand in logs, in `agents/<name>` and in tests. A new row gets a new id.
 
+use super::action::{Action, MysqlAction, Op, Path, Record};
 use super::case::Case;
 use super::memory::Memory;
 use super::outcome::{Decision, Outcome};
@@ -84,7 +85,8 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
         .find_map(|row| Some((row.id, (row.decide)(&case, memory)?)))
         .unwrap_or_else(|| ("none", Outcome::wait(Role::Unknown, Reason::Starting, "nothing decided")));
     let closing = memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some());
-    let waited = row == "P7" || view.held.as_ref().is_some_and(|held| held.opened);
+    // A claim that is opened at once stays so in the renewal that comes right behind it: it takes this decision's word.
+    let waited = row == "P7" || view.held.as_ref().is_some_and(|held| held.opened) || writes_opened(&outcome);
     let decision = Decision {
         row,
         epoch: view.held.as_ref().map_or(0, |held| held.epoch),
@@ -96,9 +98,19 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
     decision
 }
 
+/// Whether a lease that says `opened` is written.
+fn writes_opened(outcome: &Outcome) -> bool {
+    let opened = |op: &Op| match op {
+        Op::Set(Path::Lease, Record::Lease(lease), _) | Op::Create(Path::Lease, Record::Lease(lease)) => {
+            lease.opened && !lease.released
+        }
+        _ => false,
+    };
+    outcome.actions.iter().any(|action| matches!(action, Action::Write(write) if write.ops.iter().any(opened)))
+}
+
 /// The invariants of a decision, checked in release builds too: a fault here stops the agent, which fences.
 fn assert_safe(case: &Case<'_>, decision: &Decision) {
-    use super::action::{Action, MysqlAction};
     for action in &decision.outcome.actions {
         if let Action::Mysql(MysqlAction::Open { not_after, .. }) = action {
             let held = case.lease().expect("invariant: a server is opened under a lease that holds");

@@ -183,7 +183,8 @@ impl World {
             wall: Wall::default(),
         };
         let decision = step(&mut agent.memory, &view, now);
-        let managed = view.ensemble.topology.record().is_some_and(|topology| topology.members.contains_key(&view.own.name));
+        let managed =
+            view.ensemble.topology.record().is_some_and(|topology| topology.members.contains_key(&view.own.name));
         self.hosts[i].managed |= managed;
         let last = agent.decision.as_ref();
         let changed =
@@ -297,10 +298,13 @@ impl World {
                 self.probed(i, Outcome::Success);
             } else if t >= waiting.limit {
                 let blocked = waiting.tx.is_some() && server.answers();
-                self.probed(i, match blocked {
-                    true => Outcome::Blocked { by: "no acknowledgement".into() },
-                    false => Outcome::Failure { why: "no answer".into() },
-                });
+                self.probed(
+                    i,
+                    match blocked {
+                        true => Outcome::Blocked { by: "no acknowledgement".into() },
+                        false => Outcome::Failure { why: "no answer".into() },
+                    },
+                );
             }
             return;
         }

@@ -143,7 +143,17 @@ impl World {
         let apply_at = self.agents[i].calls.iter().map(|call| call.apply_at).fold(apply_at, u64::max);
         let reply_at = reply_at.max(apply_at + 1);
         let deadline = t + OP_TIMEOUT;
-        self.agents[i].calls.push(Call { purpose, session, ops, apply_at, reply_at, deadline, lost, result: None, lease });
+        self.agents[i].calls.push(Call {
+            purpose,
+            session,
+            ops,
+            apply_at,
+            reply_at,
+            deadline,
+            lost,
+            result: None,
+            lease,
+        });
     }
 
     /// Calls reach ZooKeeper, answers reach the agent, or the time is over.
@@ -181,7 +191,10 @@ impl World {
     }
 
     fn keeper_busy(&self, i: usize) -> bool {
-        self.agents[i].calls.iter().any(|call| call.purpose == Purpose::Renewal || (call.purpose == Purpose::Lane && call.lease.is_some()))
+        self.agents[i]
+            .calls
+            .iter()
+            .any(|call| call.purpose == Purpose::Renewal || (call.purpose == Purpose::Lane && call.lease.is_some()))
     }
 
     fn read_lease(&self, i: usize) -> Option<Option<(Lease, i32)>> {

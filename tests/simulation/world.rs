@@ -137,8 +137,11 @@ impl World {
                 if self.agents[i].alive && self.hosts[i].up {
                     self.agent(i);
                     // Mirrored into the file by a task of its own.
-                    self.hosts[i].lease_file = self.agents[i].keeper.held.as_ref().map(|held| held.until)
-                        .or(self.agents[i].inherited.as_ref().map(|held| held.until));
+                    self.hosts[i].lease_file = self.agents[i].keeper.held.as_ref().map(|held| held.until).or(self
+                        .agents[i]
+                        .inherited
+                        .as_ref()
+                        .map(|held| held.until));
                 }
             }
             self.check();
@@ -150,6 +153,18 @@ impl World {
             } else {
                 self.healed_since = None;
             }
+        }
+        for i in 0..3 {
+            let server = &self.servers[i];
+            let channel = server.channel.as_ref().map(|c| (c.source + 1, c.io, c.sql, c.connected));
+            let flags = (server.up, server.frozen, server.super_read_only, server.offline, server.waiting.len());
+            let text = format!(
+                "at the end: up, frozen, read-only, offline, waiting {flags:?}, executed {}, relay {}, channel {channel:?}, errant {}",
+                server.executed.gtids(),
+                server.relay.len(),
+                self.agents[i].server.errant
+            );
+            self.say(i, text);
         }
         panic!("not healed {} s after the last fault", (END - TROUBLE) / 1000);
     }
@@ -382,7 +397,8 @@ impl World {
         assert!(epoch >= self.epoch, "the epoch went back from {} to {epoch}", self.epoch);
         let new = epoch > self.epoch && primary.is_some();
         for i in writable {
-            let until = self.agents[i].keeper.held.as_ref().or(self.agents[i].inherited.as_ref()).map(|held| held.until);
+            let until =
+                self.agents[i].keeper.held.as_ref().or(self.agents[i].inherited.as_ref()).map(|held| held.until);
             let over = until.is_none_or(|until| self.now(i) >= until);
             assert!(!over || self.agents[i].fencing.is_some(), "db{} takes writes without a lease", i + 1);
         }
