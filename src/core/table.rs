@@ -86,7 +86,10 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
         .unwrap_or_else(|| ("none", Outcome::wait(Role::Unknown, Reason::Starting, "nothing decided")));
     let closing = memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some());
     // A claim that is opened at once stays so in the renewal that comes right behind it: it takes this decision's word.
-    let waited = row == "P7" || view.held.as_ref().is_some_and(|held| held.opened) || writes_opened(&outcome);
+    let waited = (matches!(row, "P6" | "P7") && outcome.reason == Reason::Opening)
+        || view.held.as_ref().is_some_and(|held| held.opened)
+        || writes_opened(&outcome)
+        || recorded_opened(&case);
     let decision = Decision {
         row,
         epoch: view.held.as_ref().map_or(0, |held| held.epoch),
@@ -107,6 +110,15 @@ fn writes_opened(outcome: &Outcome) -> bool {
         _ => false,
     };
     outcome.actions.iter().any(|action| matches!(action, Action::Write(write) if write.ops.iter().any(opened)))
+}
+
+/// Whether the lease as it stands is ours, of this epoch, and says `opened`: our claim may be seen before its answer.
+fn recorded_opened(case: &Case<'_>) -> bool {
+    let epoch = case.topology().map(|topology| topology.record.epoch);
+    case.lease_node().is_some_and(|lease| {
+        let lease = &lease.record;
+        lease.opened && !lease.released && lease.name == case.me() && Some(lease.epoch) == epoch
+    })
 }
 
 /// The invariants of a decision, checked in release builds too: a fault here stops the agent, which fences.

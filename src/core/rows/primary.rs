@@ -285,10 +285,10 @@ pub fn record_history(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// Read-only though it should take writes: opened again where we did it, respected where an operator did.
 pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let (topology, held) = holder(case)?;
+    let (topology, _) = holder(case)?;
     let facts = case.facts()?;
     let named = is_published(case, &topology.record) || kept_read_only(&topology.record);
-    if !named || !held.opened || case.writable() || !case.healthy() || memory.switch.is_some() {
+    if !named || case.writable() || !case.healthy() || memory.switch.is_some() {
         return None;
     }
     let restarted = memory.opened_incarnation.as_ref().is_some_and(|life| *life != facts.incarnation);
@@ -309,8 +309,9 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
     }
     let held = case.lease()?;
     let text = "still holds the lease: making the server writable again";
-    let open = open_action(case, held, &topology.record);
-    Some(Outcome::wait(Role::Primary, Reason::Opening, text).mysql(open).urgent())
+    let outcome = Outcome::wait(Role::Primary, Reason::Opening, text).urgent();
+    // Named, so the old lease was waited out; a record that lost `opened` gets it back with the next renewal first.
+    Some(if held.opened { outcome.mysql(open_action(case, held, &topology.record)) } else { outcome })
 }
 
 /// Named again after the operator cleared what was set by hand.
