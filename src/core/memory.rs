@@ -117,4 +117,6 @@ pub struct FollowAttempt {
     pub incarnation: String,
     /// When.
     pub at: Moment,
+    /// Replication was seen running since: the attempt alone says nothing, a busy lane may have dropped it.
+    pub ran: bool,
 }

@@ -2,6 +2,7 @@
 //!
 //! The ids are stable: they stand in logs, in `agents/<name>` and in tests. A new row gets a new id.
 
+use super::action::{Action, MysqlAction};
 use super::case::Case;
 use super::memory::Memory;
 use super::outcome::{Decision, Outcome};
@@ -84,7 +85,9 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
         .find_map(|row| Some((row.id, (row.decide)(&case, memory)?)))
         .unwrap_or_else(|| ("none", Outcome::wait(Role::Unknown, Reason::Starting, "nothing decided")));
     let closing = memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some());
-    let waited = row == "P6" || row == "P7" || view.held.as_ref().is_some_and(|held| held.opened);
+    // The keeper never takes `opened` back within a hold, so a decision from before the hold does no harm here.
+    let waited = (matches!(row, "P6" | "P7") && outcome.reason == Reason::Opening)
+        || view.held.as_ref().is_some_and(|held| held.opened);
     let decision = Decision {
         row,
         epoch: view.held.as_ref().map_or(0, |held| held.epoch),
@@ -98,7 +101,6 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
 
 /// The invariants of a decision, checked in release builds too: a fault here stops the agent, which fences.
 fn assert_safe(case: &Case<'_>, decision: &Decision) {
-    use super::action::{Action, MysqlAction};
     for action in &decision.outcome.actions {
         if let Action::Mysql(MysqlAction::Open { not_after, .. }) = action {
             let held = case.lease().expect("invariant: a server is opened under a lease that holds");

@@ -111,7 +111,8 @@ pub(crate) async fn stay(screen: &Screen, cluster: &Cluster, stage: &Stage) {
 /// For each host a script that runs the agent's binary there, and one with a MySQL client.
 fn write_commands(cluster: &Cluster, folder: &Path) {
     for host in &cluster.hosts {
-        let line: Vec<String> = cluster.verb_line(&host.name, &["$@"]).iter().map(|word| format!("\"{word}\"")).collect();
+        let line: Vec<String> =
+            cluster.verb_line(&host.name, &["$@"]).iter().map(|word| format!("\"{word}\"")).collect();
         write_script(&folder.join(&host.name), &format!("exec {}", line.join(" ")));
         let client = repository().join("target/servers/bin/mysql");
         let line = format!("exec \"{}\" -uroot -S \"{}\" \"$@\"", client.display(), host.socket().display());

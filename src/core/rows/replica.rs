@@ -75,7 +75,7 @@ pub fn stranger(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 
 fn follow(case: &Case<'_>, memory: &mut Memory, primary: &Master, reason: Reason, text: String) -> Outcome {
     let incarnation = case.facts().map(|facts| facts.incarnation.clone()).unwrap_or_default();
-    memory.follow = Some(FollowAttempt { source: primary.address.clone(), incarnation, at: case.now });
+    memory.follow = Some(FollowAttempt { source: primary.address.clone(), incarnation, at: case.now, ran: false });
     let action = MysqlAction::Follow { address: primary.address.clone(), server_uuid: primary.server_uuid.clone() };
     Outcome::wait(Role::Replica, reason, text).mysql(action).urgent()
 }
@@ -135,11 +135,10 @@ fn wants_follow(facts: &ServerFacts, memory: &Memory, primary: &Master) -> bool 
         return true;
     }
     let both_stopped = channel.io == IoThread::No && !channel.sql_running;
-    let same_life = memory
-        .follow
-        .as_ref()
-        .is_some_and(|attempt| attempt.source == primary.address && attempt.incarnation == facts.incarnation);
-    // Both threads stopped without an error in a life in which we had started them: an operator's STOP REPLICA.
+    let same_life = memory.follow.as_ref().is_some_and(|attempt| {
+        attempt.source == primary.address && attempt.incarnation == facts.incarnation && attempt.ran
+    });
+    // Both threads stopped without an error in a life in which they had run: an operator's STOP REPLICA.
     let by_hand = both_stopped && same_life && channel.io_error.is_empty() && channel.sql_error.is_empty();
     let broken = !channel.sql_error.is_empty();
     channel.io == IoThread::No && !by_hand && !broken
@@ -170,16 +169,15 @@ fn what_is_broken(channel: &Channel) -> Option<String> {
 pub fn following(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let primary = primary(case)?;
     let facts = case.facts()?;
-    if memory
-        .follow
-        .as_ref()
-        .is_none_or(|attempt| attempt.source != primary.address || attempt.incarnation != facts.incarnation)
-    {
+    if memory.follow.as_ref().is_none_or(|attempt| {
+        attempt.source != primary.address || attempt.incarnation != facts.incarnation || !attempt.ran
+    }) {
         // Found running: from now on a stop of both threads in this life is somebody's wish.
         memory.follow = Some(FollowAttempt {
             source: primary.address.clone(),
             incarnation: facts.incarnation.clone(),
             at: case.now,
+            ran: true,
         });
     }
     let outcome = Outcome::wait(Role::Replica, Reason::Following, format!("follows {}", primary.name));

@@ -1,0 +1,380 @@
+//! One agent: the shell of `src/agent` in simulated time, around the real core.
+
+use std::time::Duration;
+
+use mysql_ha_agent::agent::record::agent_record;
+use mysql_ha_agent::core::action::{Action, MysqlAction, Op, Path, Purpose, Record, Write};
+use mysql_ha_agent::core::gtid::GtidSet;
+use mysql_ha_agent::core::health::{Config, Judge, Next, Outcome};
+use mysql_ha_agent::core::memory::Memory;
+use mysql_ha_agent::core::outcome::Decision;
+use mysql_ha_agent::core::reason::Reason;
+use mysql_ha_agent::core::records::DurabilityMode;
+use mysql_ha_agent::core::table::step;
+use mysql_ha_agent::core::time::{Moment, Wall};
+use mysql_ha_agent::core::view::{Ensemble, Held, Own, Process, Server, Session, View};
+
+use super::ensemble::GRANTED;
+use super::keeper::{Call, Keeper};
+use super::mysqld::{Tx, address};
+use super::world::World;
+
+/// `zookeeper.renew_interval`, `zookeeper.op_timeout`, `fencing.budget`, `heartbeat.interval`: milliseconds.
+pub(crate) const RENEW: u64 = 300;
+pub(crate) const OP_TIMEOUT: u64 = 300;
+pub(crate) const BUDGET: u64 = 500;
+const PROBE: u64 = 200;
+const PROBE_RETRY: u64 = 100;
+const PROBE_LIMIT: u64 = 300;
+/// Between two steps at rest.
+const REST: u64 = 200;
+
+/// An action under way on the server.
+pub(crate) struct Doing {
+    pub(crate) action: MysqlAction,
+    pub(crate) ready: u64,
+    pub(crate) started: u64,
+}
+
+/// A probe that waits: for its heartbeat's acknowledgement, or for a server that does not answer.
+struct Waiting {
+    tx: Option<Tx>,
+    before: GtidSet,
+    limit: u64,
+}
+
+/// A fence under way.
+pub(crate) struct Fencing {
+    pub(crate) reason: Reason,
+    pub(crate) started: u64,
+    pub(crate) takes: u64,
+}
+
+pub(crate) struct Agent {
+    pub(crate) alive: bool,
+    pub(crate) started: u64,
+    pub(crate) own: Own,
+    memory: Memory,
+    judge: Judge,
+    pub(crate) server: Server,
+    pub(crate) ensemble: Ensemble,
+    pub(crate) session: Option<i64>,
+    pub(crate) connected: bool,
+    pub(crate) heard: u64,
+    pub(crate) since: Moment,
+    pub(crate) refresh_at: Option<u64>,
+    pub(crate) seen_revision: u64,
+    pub(crate) keeper: Keeper,
+    pub(crate) inherited: Option<Held>,
+    pub(crate) calls: Vec<Call>,
+    /// A write that waits for the lease's mutex, or is under way.
+    pub(crate) lane: Option<Write>,
+    pub(crate) lane_sent: bool,
+    pub(crate) lane_rests_until: u64,
+    pub(crate) notes: Vec<Write>,
+    pub(crate) doing: Option<Doing>,
+    probe: Option<Waiting>,
+    next_probe: u64,
+    pub(crate) next_renewal: u64,
+    pub(crate) watermark: GtidSet,
+    pub(crate) decision: Option<Decision>,
+    pub(crate) dirty: bool,
+    next_step: u64,
+    pub(crate) fencing: Option<Fencing>,
+    last_fence: Option<u64>,
+}
+
+impl Agent {
+    pub(crate) fn new(id: usize, instance: u32, boot: u32, mode: DurabilityMode, now: u64) -> Self {
+        let ms = Duration::from_millis;
+        let own = Own {
+            cluster: "orders".into(),
+            name: format!("db{}", id + 1),
+            address: address(id),
+            zone: None,
+            tags: Default::default(),
+            boot_id: format!("boot{id}-{boot}"),
+            instance: format!("instance{instance}"),
+            agent_version: "1".into(),
+            priority: 100,
+            durability: mode,
+            sync_replicas: 1,
+            max_lag: Duration::from_secs(30),
+            catch_up_timeout: Duration::from_secs(5),
+            renew_interval: ms(RENEW),
+            op_timeout: ms(OP_TIMEOUT),
+            fencing_budget: ms(BUDGET),
+            kill_connections: true,
+            heartbeat_interval: ms(PROBE),
+            managed: false,
+        };
+        Self {
+            alive: true,
+            started: now,
+            own,
+            memory: Memory::default(),
+            judge: Judge::new(Config { retries: 2, recover_after: 2, exit_grace: Duration::ZERO }),
+            server: Server::default(),
+            ensemble: Ensemble::default(),
+            session: None,
+            connected: false,
+            heard: now,
+            since: Moment(0),
+            refresh_at: None,
+            seen_revision: 0,
+            keeper: Keeper::default(),
+            inherited: None,
+            calls: vec![],
+            lane: None,
+            lane_sent: false,
+            lane_rests_until: 0,
+            notes: vec![],
+            doing: None,
+            probe: None,
+            next_probe: now,
+            next_renewal: now,
+            watermark: GtidSet::new(),
+            decision: None,
+            dirty: true,
+            next_step: now,
+            fencing: None,
+            last_fence: None,
+        }
+    }
+
+    pub(crate) fn session_state(&self) -> Session {
+        match self.session {
+            Some(id) if self.connected => Session::Connected { since: self.since, granted: GRANTED, id },
+            _ => Session::Lost { since: self.since },
+        }
+    }
+}
+
+impl World {
+    /// One tick of an agent's tasks.
+    pub(crate) fn agent(&mut self, i: usize) {
+        self.link(i);
+        self.answers(i);
+        self.renew(i);
+        self.start_write(i);
+        self.watch_server(i);
+        self.fencer(i);
+        self.act(i);
+        self.decide(i);
+    }
+
+    fn decide(&mut self, i: usize) {
+        let (t, now) = (self.t, self.now(i));
+        let agent = &mut self.agents[i];
+        let urgent = agent.decision.as_ref().is_some_and(|decision| decision.outcome.urgent);
+        if !(agent.dirty || urgent || t >= agent.next_step) {
+            return;
+        }
+        agent.dirty = false;
+        agent.next_step = t + REST;
+        if agent.keeper.held.is_some() {
+            agent.inherited = None;
+        }
+        let view = View {
+            own: agent.own.clone(),
+            ensemble: agent.ensemble.clone(),
+            server: agent.server.clone(),
+            held: agent.keeper.held.clone().or_else(|| agent.inherited.clone()),
+            wall: Wall::default(),
+        };
+        let decision = step(&mut agent.memory, &view, now);
+        let managed =
+            view.ensemble.topology.record().is_some_and(|topology| topology.members.contains_key(&view.own.name));
+        self.hosts[i].managed |= managed;
+        let last = agent.decision.as_ref();
+        let changed =
+            last.is_none_or(|last| last.row != decision.row || last.outcome.reason != decision.outcome.reason);
+        let opened = view.held.as_ref().is_some_and(|held| !held.inherited && held.opened != decision.want_opened);
+        if opened || (changed && !decision.outcome.urgent) {
+            agent.next_renewal = t;
+        }
+        let outcome = decision.outcome.clone();
+        agent.decision = Some(decision.clone());
+        if changed {
+            self.say(i, format!("{} {} {}", decision.row, outcome.reason, outcome.detail));
+        }
+        for action in outcome.actions {
+            self.dispatch(i, action);
+        }
+    }
+
+    fn dispatch(&mut self, i: usize, action: Action) {
+        let t = self.t;
+        let takes = self.chance.between(10, 60);
+        let agent = &mut self.agents[i];
+        match action {
+            Action::Refuse(why) => panic!("agent {i} refuses: {why}"),
+            Action::Fence(reason) => self.start_fence(i, reason),
+            Action::Mysql(action) if agent.doing.is_none() => {
+                agent.doing = Some(Doing { action, ready: t + takes, started: t });
+            }
+            Action::Mysql(_) => {}
+            Action::Write(write) if matches!(write.purpose, Purpose::Incident | Purpose::History) => {
+                agent.notes.push(write);
+            }
+            Action::Write(write) if agent.lane.is_none() => {
+                agent.lane = Some(write);
+                agent.lane_sent = false;
+            }
+            Action::Write(_) => {}
+        }
+    }
+
+    pub(crate) fn start_fence(&mut self, i: usize, reason: Reason) {
+        let takes = self.chance.between(10, 300);
+        if self.agents[i].fencing.is_some() {
+            return;
+        }
+        self.say(i, format!("FENCE {reason}"));
+        self.agents[i].fencing = Some(Fencing { reason, started: self.t, takes });
+        let server = &mut self.servers[i];
+        if server.answers() {
+            server.offline = true;
+            // Clients that wait are cut without an answer before anything can let their commits return.
+            server.waiting.iter_mut().for_each(|waiting| waiting.client = false);
+        }
+    }
+
+    fn fencer(&mut self, i: usize) {
+        let (t, now) = (self.t, self.now(i));
+        let agent = &self.agents[i];
+        if let Some(fencing) = &agent.fencing {
+            let age = t - fencing.started;
+            let stuck = self.servers[i].frozen || !self.servers[i].waiting.is_empty();
+            if age < fencing.takes || (stuck && age < BUDGET * 7 / 10) {
+                return;
+            }
+            let reason = fencing.reason;
+            if stuck {
+                self.say(i, "fence: SIGKILL".into());
+                self.kill_mysqld(i);
+            } else {
+                self.servers[i].super_read_only = true;
+            }
+            self.hosts[i].fenced = Some(reason);
+            let agent = &mut self.agents[i];
+            agent.fencing = None;
+            agent.last_fence = Some(t);
+            agent.server.fenced = Some(reason);
+            if let Some((facts, at)) = &mut agent.server.facts {
+                (facts.super_read_only, facts.read_only, *at) = (true, true, now);
+            }
+            agent.dirty = true;
+            return;
+        }
+        let Some(until) = agent.keeper.held.as_ref().map(|held| held.until) else { return };
+        let rested = agent.last_fence.is_none_or(|last| t - last > 500);
+        let writable = agent.server.facts.as_ref().is_some_and(|(facts, _)| facts.writable());
+        if now + agent.own.fencing_budget >= until && rested && writable {
+            self.start_fence(i, Reason::LeaseLost);
+        }
+    }
+
+    fn watch_server(&mut self, i: usize) {
+        let (t, now) = (self.t, self.now(i));
+        let up = self.servers[i].up;
+        let known_exited = matches!(self.agents[i].judge.process(), Process::Exited { .. });
+        if !up && !known_exited {
+            self.agents[i].probe = None;
+            self.judged(i, Outcome::Exited);
+        } else if up && self.agents[i].judge.process() != Process::Alive {
+            self.agents[i].next_probe = t;
+            self.judged(i, Outcome::NewProcess);
+        }
+        if !up {
+            return;
+        }
+        if let Some(waiting) = &self.agents[i].probe {
+            let server = &self.servers[i];
+            let done = waiting.tx.is_some_and(|tx| server.executed.all.contains(&tx));
+            if done && server.answers() {
+                let before = waiting.before.clone();
+                self.agents[i].watermark = before;
+                self.probed(i, Outcome::Success);
+            } else if t >= waiting.limit {
+                let blocked = waiting.tx.is_some() && server.answers();
+                self.probed(
+                    i,
+                    match blocked {
+                        true => Outcome::Blocked { by: "no acknowledgement".into() },
+                        false => Outcome::Failure { why: "no answer".into() },
+                    },
+                );
+            }
+            return;
+        }
+        if t < self.agents[i].next_probe {
+            return;
+        }
+        let writes = self.agents[i].decision.as_ref().is_some_and(|decision| decision.heartbeat_write);
+        let server = &mut self.servers[i];
+        let before = server.executed.gtids();
+        let (waits, tx) = match (server.answers(), writes) {
+            (false, _) => (true, None),
+            (true, false) => (false, None),
+            (true, true) => match server.commit(t, false) {
+                Some((tx, _)) => (true, Some(tx)),
+                None => (false, None),
+            },
+        };
+        let _ = now;
+        if waits {
+            self.agents[i].probe = Some(Waiting { tx, before, limit: t + PROBE_LIMIT });
+        } else {
+            self.probed(i, Outcome::Success);
+        }
+    }
+
+    fn probed(&mut self, i: usize, outcome: Outcome) {
+        if self.servers[i].answers() {
+            self.read_facts(i);
+        }
+        self.judged(i, outcome);
+        let pause = match self.agents[i].judge.next() {
+            Next::Interval => PROBE,
+            Next::Retry => PROBE_RETRY,
+        };
+        self.agents[i].probe = None;
+        self.agents[i].next_probe = self.t + pause;
+    }
+
+    fn judged(&mut self, i: usize, outcome: Outcome) {
+        let now = self.now(i);
+        let agent = &mut self.agents[i];
+        agent.judge.observe(outcome, now);
+        agent.judge.tick(now);
+        agent.server.health = agent.judge.health().clone();
+        agent.server.process = agent.judge.process();
+        agent.dirty = true;
+    }
+
+    pub(crate) fn read_facts(&mut self, i: usize) {
+        let facts = self.servers[i].facts(self.hosts[i].boot, self.t);
+        let now = self.now(i);
+        self.agents[i].server.facts = Some((facts, now));
+        self.agents[i].dirty = true;
+    }
+
+    /// What an agent publishes of its server.
+    pub(crate) fn observation(&self, i: usize) -> Record {
+        let agent = &self.agents[i];
+        let now = self.now(i);
+        Record::Agent(Box::new(agent_record(&agent.own, &agent.server, agent.decision.as_ref(), Wall::default(), now)))
+    }
+
+    pub(crate) fn own_node(&self, i: usize) -> Path {
+        Path::Agent(self.agents[i].own.name.clone())
+    }
+
+    pub(crate) fn publish(&mut self, i: usize) {
+        let op = Op::Set(self.own_node(i), self.observation(i), -1);
+        if let Some(session) = self.agents[i].session {
+            let _ = self.zk.transact(session, &[op]);
+        }
+    }
+}

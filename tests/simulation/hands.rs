@@ -1,0 +1,185 @@
+//! Actions on MySQL, as `src/mysql` carries them out.
+
+use mysql_ha_agent::core::action::{MysqlAction, MysqlKind};
+use mysql_ha_agent::core::gtid::GtidSet;
+use mysql_ha_agent::core::reason::Reason;
+use mysql_ha_agent::core::view::Failure;
+
+use super::mysqld::{address, uuid};
+use super::world::World;
+
+/// A statement on a silent server is given up after this, milliseconds.
+const STEP: u64 = 1000;
+
+/// What one look at an action under way shows.
+enum Done {
+    NotYet,
+    Yes,
+    Diverged(GtidSet),
+    Failed(String),
+}
+
+fn host_of(at: &str) -> usize {
+    (0..3).find(|host| address(*host) == at).unwrap()
+}
+
+impl World {
+    /// One tick of the MySQL lane.
+    pub(crate) fn act(&mut self, i: usize) {
+        let Some(doing) = &self.agents[i].doing else { return };
+        if self.t < doing.ready {
+            return;
+        }
+        let (action, started) = (doing.action.clone(), doing.started);
+        let done = match (self.servers[i].up, self.servers[i].frozen) {
+            (false, _) => Done::Failed("connection refused".into()),
+            (true, true) if self.t - started < STEP => Done::NotYet,
+            (true, true) => Done::Failed("no answer in time".into()),
+            _ => self.look(i, &action, started),
+        };
+        let kind = action.kind();
+        let now = self.now(i);
+        let server = &mut self.agents[i].server;
+        let why = match done {
+            Done::NotYet => return,
+            Done::Failed(why) => {
+                server.failure = Some(Failure { kind, why: why.clone(), at: now });
+                Some(why)
+            }
+            Done::Yes | Done::Diverged(_) => {
+                server.failure = None;
+                match kind {
+                    MysqlKind::Close => server.fenced = Some(Reason::Switchover),
+                    MysqlKind::Open | MysqlKind::Follow => server.fenced = None,
+                    _ => {}
+                }
+                self.hosts[i].fenced = server.fenced;
+                if let Done::Diverged(extra) = done {
+                    server.errant = extra;
+                } else if kind == MysqlKind::Follow {
+                    server.errant = GtidSet::new();
+                }
+                None
+            }
+        };
+        if kind != MysqlKind::WaitApplied {
+            self.say(i, format!("mysql {kind:?}: {}", why.as_deref().unwrap_or("done")));
+        }
+        if self.servers[i].answers() {
+            self.read_facts(i);
+        }
+        self.agents[i].doing = None;
+        self.agents[i].dirty = true;
+    }
+
+    fn look(&mut self, i: usize, action: &MysqlAction, started: u64) -> Done {
+        let over = |limit: std::time::Duration| u128::from(self.t - started) >= limit.as_millis();
+        match action {
+            MysqlAction::StopIo => {
+                self.stop_io(i);
+                Done::Yes
+            }
+            MysqlAction::StartApplier => {
+                if let Some(channel) = &mut self.servers[i].channel {
+                    channel.sql = true;
+                }
+                Done::Yes
+            }
+            MysqlAction::WaitApplied { set, limit } => {
+                let applied = self.servers[i].executed.gtids().contains(set);
+                if applied || over(*limit) { Done::Yes } else { Done::NotYet }
+            }
+            MysqlAction::Fetch { from, set, limit } => {
+                let late = over(*limit);
+                let received = self.servers[i].received().contains(set);
+                if received || late {
+                    self.stop_io(i);
+                    return Done::Yes;
+                }
+                let source = host_of(from);
+                if !self.servers[i].channel.as_ref().is_some_and(|channel| channel.source == source && channel.io) {
+                    self.servers[i].point_at(source);
+                }
+                Done::NotYet
+            }
+            MysqlAction::Follow { address, server_uuid } => self.follow(i, host_of(address), server_uuid),
+            MysqlAction::Open { not_after, acknowledgements } => {
+                let server = &mut self.servers[i];
+                if server.channel.is_some() && !server.executed.gtids().contains(&server.received()) {
+                    return Done::Failed("not everything received is applied".into());
+                }
+                let now = self.now(i);
+                let server = &mut self.servers[i];
+                server.channel = None;
+                server.acknowledgements = (*acknowledgements).max(server.acknowledgements);
+                server.offline = false;
+                if now > *not_after {
+                    return Done::Failed("too late".into());
+                }
+                (server.super_read_only, server.closing) = (false, false);
+                Done::Yes
+            }
+            MysqlAction::Close { limit } => {
+                let late = over(*limit);
+                let server = &mut self.servers[i];
+                server.closing = true;
+                if server.waiting.is_empty() {
+                    (server.super_read_only, server.closing) = (true, false);
+                    Done::Yes
+                } else if late {
+                    server.closing = false;
+                    Done::Failed("commits wait".into())
+                } else {
+                    Done::NotYet
+                }
+            }
+            MysqlAction::FenceRemote { address, server_uuid, limit } => {
+                let late = over(*limit);
+                let old = host_of(address);
+                assert_eq!(uuid(old), *server_uuid);
+                if self.reaches(i, old) && self.servers[old].answers() {
+                    let server = &mut self.servers[old];
+                    server.offline = true;
+                    server.waiting.iter_mut().for_each(|waiting| waiting.client = false);
+                    if server.waiting.is_empty() {
+                        server.super_read_only = true;
+                        return Done::Yes;
+                    }
+                }
+                if late { Done::Failed("no answer in time".into()) } else { Done::NotYet }
+            }
+            MysqlAction::PersistReadOnly | MysqlAction::CreateHeartbeatTable | MysqlAction::EndClientConnections => {
+                Done::Yes
+            }
+        }
+    }
+
+    fn stop_io(&mut self, i: usize) {
+        if let Some(channel) = &mut self.servers[i].channel {
+            (channel.io, channel.connected) = (false, false);
+        }
+    }
+
+    fn follow(&mut self, i: usize, primary: usize, server_uuid: &str) -> Done {
+        assert_eq!(uuid(primary), server_uuid);
+        if !self.reaches(i, primary) || !self.servers[primary].answers() {
+            return Done::Failed("cannot connect".into());
+        }
+        let mut own = self.servers[i].received();
+        if self.servers[i].channel.as_ref().is_some_and(|channel| channel.source == primary) {
+            own = own.subtract(&format!("{server_uuid}:1-9999999").parse().unwrap());
+        }
+        let extra = own.subtract(&self.servers[primary].executed.gtids());
+        if !extra.is_empty() {
+            return Done::Diverged(extra);
+        }
+        let server = &mut self.servers[i];
+        (server.super_read_only, server.offline, server.closing) = (true, false, false);
+        if !server.waiting.is_empty() {
+            return Done::Failed("commits wait".into());
+        }
+        server.acknowledgements = 0;
+        server.point_at(primary);
+        Done::Yes
+    }
+}
