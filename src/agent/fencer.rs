@@ -110,7 +110,7 @@ impl Fencer {
             }
         }
         if !matches!(result, Fenced::Failed(_)) {
-            self.shared.fence_note.write(Some(reason));
+            self.shared.fence_note.write(Some(reason.code()));
             self.shared.server.change(|server| {
                 server.fenced = Some(reason);
                 if let Some((facts, at)) = &mut server.facts {

@@ -129,7 +129,7 @@ impl MysqlLane {
         drop(hands);
         let fenced = fence_note(kind, result.is_ok());
         if let Some(note) = fenced {
-            self.shared.fence_note.write(note);
+            self.shared.fence_note.write(note.map(Reason::code));
         }
         self.shared.server.change(|server| {
             match &result {

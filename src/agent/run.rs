@@ -9,13 +9,14 @@ use tracing::{error, info, warn};
 use super::fencer::{Fencer, on_panic};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::renewal::{Renewals, mirror};
-use super::shared::{Busy, FenceNote, ServerCell, Shared, now};
+use super::shared::{Busy, Note, ServerCell, Shared, now};
 use super::turn::Turn;
 use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
 use crate::config::Config;
 use crate::config::sections::{Endpoint, Mode, Readers};
 use crate::core::gtid::GtidSet;
+use crate::core::reason::Reason;
 use crate::core::records::Role;
 use crate::core::timing::Timing;
 use crate::core::view::{Held, Own};
@@ -163,8 +164,8 @@ impl Start {
         let (own_sender, own_receiver) = watch::channel(Arc::new(own));
         let (decisions, decision) = watch::channel(None);
         let (watermarks, watermark) = watch::channel(GtidSet::new());
-        let fence_note = Arc::new(FenceNote::new(&config.state_dir));
-        let server = ServerCell::new(fence_note.read());
+        let fence_note = Arc::new(Note::of_fence(&config.state_dir));
+        let server = ServerCell::new(fence_note.read().as_deref().map(Reason::from_code));
         let shared = Shared { own: own_receiver, server, decision, watermark, fence_note };
         let name = Arc::new(Name::new(writer.clone(), config.name.clone(), clock::now));
         let keeper = Arc::new(LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), clock::now));
@@ -214,6 +215,7 @@ impl Start {
             notes,
             fence: orders,
             hurry,
+            opened_note: Note::of_opening(&config.state_dir),
             state_dir,
             marked: false,
         };

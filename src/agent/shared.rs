@@ -59,40 +59,46 @@ pub struct Shared {
     /// Executed, read before the last acknowledged heartbeat was sent (interleaving 17).
     pub watermark: watch::Receiver<GtidSet>,
     /// Where the fence's reason is kept over a restart.
-    pub fence_note: Arc<FenceNote>,
+    pub fence_note: Arc<Note>,
 }
 
-/// The reason of a fence, kept in `state_dir`: a restarted agent must know that the server's read-only is ours.
+/// One line kept in `state_dir` over restarts of the agent.
 #[derive(Debug)]
-pub struct FenceNote {
+pub struct Note {
     path: PathBuf,
 }
 
-impl FenceNote {
-    /// In this `state_dir`.
+impl Note {
+    /// The reason of a fence: a restarted agent must know that the server's read-only is ours.
     #[must_use]
-    pub fn new(state_dir: &std::path::Path) -> Self {
+    pub fn of_fence(state_dir: &std::path::Path) -> Self {
         Self { path: state_dir.join("fenced") }
     }
 
-    /// What the predecessor noted.
+    /// The life of the server that was opened: a restarted agent must know whether mysqld was restarted meanwhile.
     #[must_use]
-    pub fn read(&self) -> Option<Reason> {
+    pub fn of_opening(state_dir: &std::path::Path) -> Self {
+        Self { path: state_dir.join("opened") }
+    }
+
+    /// What was noted.
+    #[must_use]
+    pub fn read(&self) -> Option<String> {
         let text = std::fs::read_to_string(&self.path).ok()?;
-        Reason::ALL.iter().copied().find(|reason| reason.code() == text.trim())
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
     /// Notes or clears. A full disk is no reason to stop: the note only spares an operator one command.
-    pub fn write(&self, reason: Option<Reason>) {
-        let result = match reason {
-            Some(reason) => std::fs::write(&self.path, reason.code()),
+    pub fn write(&self, text: Option<&str>) {
+        let result = match text {
+            Some(text) => std::fs::write(&self.path, text),
             None => std::fs::remove_file(&self.path).or_else(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
             }),
         };
         if let Err(error) = result {
-            tracing::warn!(path = %self.path.display(), %error, "cannot note the fence; after a restart a read-only primary would count as set by hand");
+            tracing::warn!(path = %self.path.display(), %error, "cannot be noted; after a restart of this agent a read-only primary may count as set by hand");
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::lanes::{MysqlLane, ZookeeperLane, is_note};
-use super::shared::{Shared, now};
+use super::shared::{Note, Shared, now};
 use crate::core::action::{Action, Write};
 use crate::core::memory::Memory;
 use crate::core::outcome::Decision;
@@ -48,6 +48,8 @@ pub struct Turn {
     pub hurry: mpsc::Sender<()>,
     /// The marker that this server is under our care.
     pub state_dir: StateDir,
+    /// Which life of the server was opened.
+    pub opened_note: Note,
     /// The marker has been written.
     pub marked: bool,
 }
@@ -55,11 +57,15 @@ pub struct Turn {
 impl Turn {
     /// Runs until the core refuses to go on; returns why.
     pub async fn run(mut self) -> String {
-        let mut memory = Memory::default();
+        let mut memory = Memory { opened_incarnation: self.opened_note.read(), ..Memory::default() };
         let mut server = self.shared.server.changes();
         loop {
             let view = self.view();
+            let opened = memory.opened_incarnation.clone();
             let decision = step(&mut memory, &view, now());
+            if memory.opened_incarnation != opened {
+                self.opened_note.write(memory.opened_incarnation.as_deref());
+            }
             if let Some(refusal) = self.dispatch(&decision) {
                 return refusal;
             }

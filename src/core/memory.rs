@@ -1,7 +1,8 @@
 //! What the core remembers between two steps: operations that take several of them.
 //!
-//! Everything here can be lost (a restarted agent starts with none of it) without danger: what safety needs is read
-//! from ZooKeeper and the server each time. Memory only makes the way shorter and measures it.
+//! Everything here can be lost without danger: what safety needs is read from ZooKeeper and the server each time.
+//! Memory only makes the way shorter and measures it. A restarted agent starts with none of it but
+//! [`Memory::opened_incarnation`], which the shell keeps in `state_dir`.
 
 use super::gtid::GtidSet;
 use super::reason::Reason;
@@ -18,7 +19,7 @@ pub struct Memory {
     /// A planned switch that this primary carries out.
     pub switch: Option<Switch>,
     /// The life of the server that this agent opened or found open: a read-only primary of the same life that we
-    /// did not fence was made read-only by hand.
+    /// did not fence was made read-only by hand (interleaving 13), one of another life by its restart. None for a replica.
     pub opened_incarnation: Option<String>,
     /// The last time this agent asked to follow: whom, in which life of the server, when.
     pub follow: Option<FollowAttempt>,

@@ -19,6 +19,12 @@ macro_rules! reasons {
             /// Every reason of this version.
             pub const ALL: &'static [Reason] = &[$(Reason::$variant,)+];
 
+            /// The reason with this code; [`Reason::Unknown`] for one of a newer version.
+            #[must_use]
+            pub fn from_code(code: &str) -> Self {
+                match code { $($code => Reason::$variant,)+ _ => Reason::Unknown }
+            }
+
             /// The code as it stands in records, logs and metrics.
             #[must_use]
             pub fn code(self) -> &'static str {

@@ -26,6 +26,8 @@ const IN_COMMIT: f64 = 1.0;
 
 /// See [`crate::core::action::MysqlAction::Follow`].
 pub(crate) async fn follow(control: &mut Control, address: &str, server_uuid: &str) -> Result<Done, ControlError> {
+    // Read-only before anything else, also where it turns out to have diverged; and its set cannot grow any more.
+    close_for_following(control).await?;
     // Own set first: what the primary executes between the two reads must not look like missing there.
     let position = control.position().await?;
     let mut own = position.received();
@@ -38,7 +40,6 @@ pub(crate) async fn follow(control: &mut Control, address: &str, server_uuid: &s
     if !extra.is_empty() {
         return Ok(Done::Diverged { extra });
     }
-    close_for_following(control).await?;
     super::semisync::stop_waiting(&mut control.line).await?;
     repoint(control, address).await?;
     control.line.run("START REPLICA", STEP).await.doing("starting replication")?;

@@ -6,7 +6,7 @@ use mysql_ha_agent::core::action::MysqlKind;
 use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::records::Progress;
 use mysql_ha_agent::core::time::Moment;
-use mysql_ha_agent::core::view::{Failure, Health, IoThread, Node, Process, Session};
+use mysql_ha_agent::core::view::{Failure, Health, Held, IoThread, Node, Process, Session};
 
 use super::world::{
     NOW, T, VERSION, World, asked, gtids, handed_over, master, primary, promoted, replica, request, seen, switch,
@@ -513,6 +513,17 @@ fn race(case: Add<'_>) {
     );
     case("R6", "unhealthy", "Withdraw", "a vote whose server has died", voted().with(exited));
     case("R6", "diverged", "", "transactions of its own", vacant().with(|w| w.view.server.errant = gtids(3)));
+    case(
+        "R7",
+        "mysql_down",
+        "Fence",
+        "master is gone and our server still takes writes under its lease: it must not vote",
+        vacant().with(|w| {
+            w.facts().super_read_only = false;
+            let until = NOW + Duration::from_secs(60);
+            w.view.held = Some(Held { epoch: w.topology().epoch, until, opened: true, inherited: false });
+        }),
+    );
     case("R7", "racing", "StopIo", "the IO thread runs", vacant().with(|w| w.channel().io = IoThread::Connecting));
     case("R8", "racing", "Vote", "frozen", vacant());
     case(

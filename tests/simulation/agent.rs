@@ -54,7 +54,7 @@ pub(crate) struct Agent {
     pub(crate) alive: bool,
     pub(crate) started: u64,
     pub(crate) own: Own,
-    memory: Memory,
+    pub(crate) memory: Memory,
     judge: Judge,
     pub(crate) server: Server,
     pub(crate) ensemble: Ensemble,

@@ -165,6 +165,12 @@ impl World {
         if !self.reaches(i, primary) || !self.servers[primary].answers() {
             return Done::Failed("cannot connect".into());
         }
+        // As `mysql::follow`: read-only first, which does not come while a commit waits.
+        if !self.servers[i].super_read_only && !self.servers[i].waiting.is_empty() {
+            return Done::Failed("commits wait".into());
+        }
+        let server = &mut self.servers[i];
+        (server.super_read_only, server.offline, server.closing) = (true, false, false);
         let mut own = self.servers[i].received();
         if self.servers[i].channel.as_ref().is_some_and(|channel| channel.source == primary) {
             own = own.subtract(&format!("{server_uuid}:1-9999999").parse().unwrap());
@@ -174,10 +180,6 @@ impl World {
             return Done::Diverged(extra);
         }
         let server = &mut self.servers[i];
-        (server.super_read_only, server.offline, server.closing) = (true, false, false);
-        if !server.waiting.is_empty() {
-            return Done::Failed("commits wait".into());
-        }
         server.acknowledgements = 0;
         server.point_at(primary);
         Done::Yes

@@ -11,9 +11,15 @@ mod mysqld;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use world::World;
+
+/// Seeds that once failed, kept for ever: a renewal behind a claim that took `opened` back (22, 128), a dropped action
+/// that looked like an operator's wish (156), a stray `master` removed that was the next holder's (1622), a diverged
+/// server left offline (2896), a restart of agent and mysqld that looked like read-only by hand (5799, 5938), commits
+/// that wait on a server fenced over the network (792 and the rest).
+const KEPT: &[u64] = &[22, 128, 156, 792, 1249, 1622, 2662, 2844, 2896, 3738, 3912, 4516, 4668, 5588, 5799, 5914, 5938];
 
 /// How many lines of a failed run are printed.
 const LINES: usize = 200;
@@ -47,16 +53,15 @@ fn promises_hold_under_faults() {
         }
         return;
     }
-    let seeds = number("SIM_SEEDS").unwrap_or(300);
-    let (next, promotions) = (AtomicU64::new(0), AtomicU64::new(0));
+    let count = number("SIM_SEEDS").unwrap_or(1000);
+    let all: Vec<u64> = KEPT.iter().copied().filter(|seed| *seed >= count).chain(0..count).collect();
+    let seeds = u64::try_from(all.len()).expect("few enough");
+    let (next, promotions) = (AtomicUsize::new(0), AtomicU64::new(0));
     let failures = std::thread::scope(|scope| {
         let work = || {
             let mut failures = Vec::new();
             loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= seeds {
-                    return failures;
-                }
+                let Some(&seed) = all.get(next.fetch_add(1, Ordering::Relaxed)) else { return failures };
                 match run(seed) {
                     Ok((count, _)) => drop(promotions.fetch_add(count, Ordering::Relaxed)),
                     Err(trace) => failures.push((seed, trace)),

@@ -370,6 +370,8 @@ impl World {
         let mut agent = Agent::new(i, host.instances, host.boot, self.mode, self.t);
         agent.own.managed = host.managed;
         agent.server.fenced = host.fenced;
+        // Kept in `state_dir`, as the reason of a fence is.
+        agent.memory.opened_incarnation.clone_from(&self.agents[i].memory.opened_incarnation);
         let now = self.now(i);
         let until = host.lease_file.filter(|until| *until > now);
         agent.inherited = until.map(|until| Held { epoch: 0, until, opened: true, inherited: true });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::adoption::{own_master, write_lease};
 use super::primary::claim_lease;
-use crate::core::action::{MysqlAction, Op, Path, Purpose, Record};
+use crate::core::action::{Action, MysqlAction, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::election::{self, Lock, Standing};
@@ -195,7 +195,16 @@ pub fn unfit(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 pub fn freeze(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let cause = vacancy(case)?;
     let noticed = enter(case, memory, cause)?.noticed;
-    let channel = case.facts()?.channel.as_ref();
+    let facts = case.facts()?;
+    // A server that takes writes must not vote: what it acknowledges after its vote would be in nobody's count (a holder
+    // whose `master` was removed behind its back; found by simulation). In the life in which we opened it, read-only
+    // counts once our fence has returned: until then its commits may still end.
+    let opened_life = memory.opened_incarnation.as_deref() == Some(facts.incarnation.as_str());
+    if !facts.super_read_only || (opened_life && case.view.server.fenced.is_none()) {
+        let text = "no primary, and this server took writes: makes sure that it does not any more";
+        return Some(Outcome::wait(Role::Replica, cause, text).act(Action::Fence(cause)).urgent());
+    }
+    let channel = facts.channel.as_ref();
     let stopped = channel.is_none_or(|channel| channel.io == IoThread::No);
     // A reading from before the race may show an IO thread that has been started since.
     if stopped && case.facts_at()? >= noticed {

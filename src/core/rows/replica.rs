@@ -180,6 +180,8 @@ pub fn following(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             ran: true,
         });
     }
+    // A replica now: that this life of the server was opened once says nothing any more.
+    memory.opened_incarnation = None;
     let outcome = Outcome::wait(Role::Replica, Reason::Following, format!("follows {}", primary.name));
     let retry = case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > COMPARE_AGAIN);
     Some(if !facts.persisted_read_only && retry { outcome.mysql(MysqlAction::PersistReadOnly) } else { outcome })

@@ -64,7 +64,10 @@ pub fn foreign_writable(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 /// that state (a restart after T, an operator's `SET GLOBAL`, a lease that another took).
 pub fn writable_without_lease(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let ours = case.topology().is_some() || case.view.own.managed;
-    if !ours || !case.writable() || case.may_write() {
+    // Offline alone is not enough: an account with CONNECTION_ADMIN still writes, and commits that wait for an
+    // acknowledgement keep read-only from coming until the ladder's last rung ends them.
+    let read_only = case.exited() || case.facts().is_none_or(|facts| facts.super_read_only);
+    if !ours || read_only || case.may_write() {
         return None;
     }
     let (reason, why) = match (&case.view.held, case.topology()) {
@@ -127,10 +130,16 @@ pub fn stray_master(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return None;
     }
     memory.promotion = None;
+    // Every claim rewrites `topology`, and `master` starts with version 0 each time: without the check of `topology` this
+    // would delete the node that the next holder has just created in place of ours (interleaving 1; found by simulation).
+    let topology = case.topology()?;
     // The lease is left to run out: only one that had opened and is proven read-only may release (interleaving 2).
     Some(
         Outcome::wait(Role::Replica, Reason::StrayMaster, "holds the node master without a lease: removing it")
-            .write(Purpose::DropStrayMaster, vec![Op::Delete(Path::Master, master.version)])
+            .write(
+                Purpose::DropStrayMaster,
+                vec![Op::Check(Path::Topology, topology.version), Op::Delete(Path::Master, master.version)],
+            )
             .urgent(),
     )
 }
