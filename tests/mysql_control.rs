@@ -1,4 +1,4 @@
-//! The actions and the fence against real servers. `MYSQLD` (with `MYSQLD_TEMPLATE`, an initialised data folder) or what `tests/servers` has
+//! The actions, the fence and the probes against real servers. `MYSQLD` (with `MYSQLD_TEMPLATE`, an initialised data folder) or what `tests/servers` has
 //! put under `target/servers`. Every test starts the servers that it needs, on loopback, and ends them.
 
 #![allow(clippy::unwrap_used)] // a test ends by it
@@ -7,5 +7,7 @@
 mod control;
 #[path = "mysql_control/fence.rs"]
 mod fence;
+#[path = "mysql_control/probe.rs"]
+mod probe;
 #[path = "mysql_control/server.rs"]
 mod server;

@@ -300,6 +300,8 @@ impl Connection {
 #[derive(Debug)]
 pub struct Line {
     target: Target,
+    /// `lock_wait_timeout` of its sessions, in seconds.
+    lock_wait: u64,
     connection: Option<Connection>,
 }
 
@@ -307,7 +309,15 @@ impl Line {
     /// Opens nothing yet.
     #[must_use]
     pub fn new(target: Target) -> Self {
-        Self { target, connection: None }
+        Self { target, lock_wait: 1, connection: None }
+    }
+
+    /// For a statement that is to wait for metadata locks as long as it takes: it then shows what it waits for, where
+    /// others would have got an error that does not say.
+    #[must_use]
+    pub fn patient(target: Target) -> Self {
+        // The longest that the server takes: a year.
+        Self { target, lock_wait: 31_536_000, connection: None }
     }
 
     /// Where it leads.
@@ -319,7 +329,7 @@ impl Line {
     /// Another target from now on (a reload).
     pub fn retarget(&mut self, target: Target) {
         if self.target != target {
-            *self = Self::new(target);
+            *self = Self { target, lock_wait: self.lock_wait, connection: None };
         }
     }
 
@@ -330,7 +340,10 @@ impl Line {
     pub async fn open(&mut self, limit: Duration) -> Result<&mut Connection, Fault> {
         match self.connection.take().filter(Connection::usable) {
             Some(connection) => Ok(self.connection.insert(connection)),
-            None => Ok(self.connection.insert(Connection::open(&self.target, limit).await?)),
+            None => {
+                let opened = Connection::open_waiting(&self.target, limit, self.lock_wait).await?;
+                Ok(self.connection.insert(opened))
+            }
         }
     }
 

@@ -78,6 +78,7 @@ pub(crate) mod code {
     pub(crate) const NO_SUCH_THREAD: u16 = 1094;
     pub(crate) const NO_SUCH_TABLE: u16 = 1146;
     pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
+    pub(crate) const DEADLOCK: u16 = 1213;
     pub(crate) const INTERRUPTED: u16 = 1317;
 }
 
@@ -123,6 +124,12 @@ impl Fault {
             Self::Server { code, .. } => Some(*code),
             _ => None,
         }
+    }
+
+    /// Whether the account lacks a privilege: for a schema, a table, a column, a statement or a routine.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self.code(), Some(1044 | 1142 | 1143 | 1227 | 1370))
     }
 
     /// Whether the connection cannot be used any more.

@@ -2,25 +2,38 @@
 //!
 //! A primary writes its row of `<schema>.heartbeat`, a replica only reads the server. The write waits for the semi-sync
 //! acknowledgement and for backup locks like any commit, so one that hangs says nothing of the server by itself: it is
-//! left waiting (one at a time, never a second), and the server is judged by other means meanwhile.
+//! left waiting (one at a time, never a second), and the server is judged by other means meanwhile:
+//!
+//! | what the process list shows | outcome |
+//! | --- | --- |
+//! | the heartbeat waits for a lock | blocked |
+//! | the heartbeat, *or any commit*, waits for an acknowledgement, and an unlogged write finishes | blocked |
+//! | the same, and the unlogged write waits for a lock | blocked |
+//! | the same, and the unlogged write does not finish, or fails for want of space | failure |
+//! | anything else (the binary log, the disk) | failure |
+//!
+//! Any commit, since one that waits for its acknowledgement holds up all behind it, and those show no more than
+//! `waiting for handler commit`: under load that is what the heartbeat shows.
 
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::blockers::{self, excuse};
+use super::blockers::{self, Session, excuse};
 use super::connect::{Line, Target, identifier, literal};
 use super::facts::{self, Reading};
-use super::fault::Fault;
+use super::fault::{Fault, code};
 use crate::core::gtid::GtidSet;
 use crate::core::health::Outcome;
 use crate::core::time::Moment;
 use crate::core::view::ServerFacts;
 use crate::host::clock;
 
-/// How long a heartbeat write may wait for its acknowledgement: until it comes or its connection is killed.
-const WAIT_FOR_ACK: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a write may wait for whatever it waits for: until it comes or its connection is killed.
+const WITHOUT_END: Duration = Duration::from_secs(365 * 24 * 3600);
+/// What holds a write up that came back for want of a lock.
+const ROW_LOCK: &str = "a lock on the heartbeat's row or table";
 
 /// A row of the heartbeat table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,26 +64,68 @@ pub struct Prober {
     admin: Option<Target>,
     schema: String,
     reader: Line,
+    /// Looks at the process list while a write hangs.
     side: Line,
-    writer: Option<Line>,
-    pending: Option<Pending>,
+    heartbeat: Writer,
+    /// What the executed set was before the heartbeat on its way was sent.
+    before: GtidSet,
+    /// Writes unlogged, to tell a hung engine from a missing acknowledgement.
+    local: Writer,
     sequence: u64,
 }
 
-/// A heartbeat on its way.
+/// A connection with at most one write on its way, which may outlast a probe.
 #[derive(Debug)]
-struct Pending {
-    task: JoinHandle<(Line, Result<(), Fault>)>,
-    before: GtidSet,
+enum Writer {
+    Idle(Line),
+    Busy(JoinHandle<(Line, Result<(), Fault>)>),
+}
+
+impl Writer {
+    /// Sends a write unless one is on its way. `unlogged`: keep it out of the binary log; `login`: how long a new
+    /// connection may take.
+    fn send(self, sql: String, unlogged: bool, login: Duration) -> JoinHandle<(Line, Result<(), Fault>)> {
+        let mut line = match self {
+            Self::Busy(task) => return task,
+            Self::Idle(line) => line,
+        };
+        tokio::spawn(async move {
+            let result = match unlogged {
+                true => write_unlogged(&mut line, &sql, login).await,
+                false => write_logged(&mut line, &sql, login).await,
+            };
+            (line, result)
+        })
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy(_))
+    }
+}
+
+async fn write_logged(line: &mut Line, sql: &str, login: Duration) -> Result<(), Fault> {
+    let was_open = line.id().is_some();
+    match line.open(login).await?.run(sql, WITHOUT_END).await {
+        // Killed while idle, or while it waited: opened again at once (seed condition a2).
+        Err(Fault::Lost { .. }) if was_open => line.open(login).await?.run(sql, WITHOUT_END).await,
+        other => other,
+    }
+}
+
+/// On one connection, never on two: on a second one the write would be logged.
+async fn write_unlogged(line: &mut Line, sql: &str, login: Duration) -> Result<(), Fault> {
+    let connection = line.open(login).await?;
+    connection.run("SET SESSION sql_log_bin=0", login).await?;
+    connection.run(sql, WITHOUT_END).await
 }
 
 impl Prober {
     /// Opens nothing yet. `admin`: the server's `admin_address`, tried when it has no connection left.
     #[must_use]
     pub fn new(target: Target, admin: Option<Target>, schema: String) -> Self {
-        let line = || Line::new(target.clone());
-        let (reader, side, writer) = (line(), line(), Some(line()));
-        Self { target, admin, schema, reader, side, writer, pending: None, sequence: 0 }
+        let (reader, side) = (Line::new(target.clone()), Line::new(target.clone()));
+        let [heartbeat, local] = [(); 2].map(|()| Writer::Idle(Line::patient(target.clone())));
+        Self { target, admin, schema, reader, side, heartbeat, before: GtidSet::new(), local, sequence: 0 }
     }
 
     /// One try within `limit`; with `beat` the heartbeat is written too.
@@ -112,82 +167,142 @@ impl Prober {
 
     /// Writes the heartbeat, or looks after the one that is still on its way.
     async fn write(&mut self, beat: Option<&Beat>, facts: &ServerFacts, limit: Duration) -> (Outcome, Option<GtidSet>) {
-        if self.pending.is_none() {
-            match beat.filter(|_| facts.heartbeat_table && facts.writable()) {
-                Some(beat) => self.send(beat, facts),
-                None => return (Outcome::Success, None),
-            }
+        let sql = match beat.filter(|_| facts.heartbeat_table && facts.writable()) {
+            _ if self.heartbeat.is_busy() => String::new(),
+            Some(beat) => self.heartbeat_sql(beat, facts),
+            None => return (Outcome::Success, None),
+        };
+        if !self.heartbeat.is_busy() {
+            self.before = facts.executed.clone();
         }
-        let Some(mut pending) = self.pending.take() else { return (Outcome::Success, None) };
-        match timeout(limit, &mut pending.task).await {
-            Ok(Ok((line, Ok(())))) => {
-                self.writer = Some(line);
-                (Outcome::Success, Some(pending.before))
-            }
-            Ok(Ok((line, Err(fault)))) => {
-                self.writer = Some(line);
-                (after_write(&fault), None)
+        let mut task = self.take_heartbeat().send(sql, false, limit);
+        match timeout(limit, &mut task).await {
+            Ok(Ok((line, result))) => {
+                self.heartbeat = Writer::Idle(line);
+                match result {
+                    Ok(()) => {
+                        self.open_early(limit).await;
+                        (Outcome::Success, Some(self.before.clone()))
+                    }
+                    Err(fault) => (after_write(&fault), None),
+                }
             }
             Ok(Err(_)) => (Outcome::Failure { why: "the heartbeat's task has ended".to_owned() }, None),
             Err(_) => {
-                self.pending = Some(pending);
-                (self.why_it_waits(facts, limit).await, None)
+                self.heartbeat = Writer::Busy(task);
+                (self.why_it_waits(limit).await, None)
             }
         }
     }
 
-    fn send(&mut self, beat: &Beat, facts: &ServerFacts) {
+    fn take_heartbeat(&mut self) -> Writer {
+        std::mem::replace(&mut self.heartbeat, Writer::Idle(Line::patient(self.target.clone())))
+    }
+
+    fn heartbeat_sql(&mut self, beat: &Beat, facts: &ServerFacts) -> String {
         self.sequence += 1;
-        let sql = format!(
-            "REPLACE INTO {}.heartbeat (server_uuid, name, epoch, sequence, written_at) VALUES ({}, {}, {}, {}, UTC_TIMESTAMP(6))",
-            identifier(&self.schema),
+        format!(
+            "{} (server_uuid, name, epoch, sequence, written_at) VALUES ({}, {}, {}, {}, UTC_TIMESTAMP(6))",
+            self.replace_into("heartbeat"),
             literal(&facts.server_uuid),
             literal(&beat.name),
             beat.epoch,
             self.sequence
-        );
-        let mut line = self.writer.take().unwrap_or_else(|| Line::new(self.target.clone()));
-        let task = tokio::spawn(async move {
-            let result = line.run(&sql, WAIT_FOR_ACK).await;
-            (line, result)
-        });
-        self.pending = Some(Pending { task, before: facts.executed.clone() });
+        )
     }
 
-    /// The write hangs and the server answers reads: whose fault is it?
-    async fn why_it_waits(&mut self, facts: &ServerFacts, limit: Duration) -> Outcome {
+    /// The beginning of a write, which also finds it in the process list.
+    fn replace_into(&self, table: &str) -> String {
+        format!("REPLACE INTO {}.{table}", identifier(&self.schema))
+    }
+
+    /// The connections that a hanging write calls for, while logins still work: under waiting commits they may hang
+    /// (interleaving 16). Whether it comes off is seen when they are used.
+    async fn open_early(&mut self, limit: Duration) {
+        let _ = self.side.open(limit).await;
+        if let Writer::Idle(line) = &mut self.local {
+            let _ = line.open(limit).await;
+        }
+    }
+
+    /// The heartbeat hangs and the server answers reads: whose fault is it? (See the module's table.)
+    async fn why_it_waits(&mut self, limit: Duration) -> Outcome {
         let sessions = match blockers::sessions(&mut self.side, limit).await {
             Ok(sessions) => sessions,
             Err(fault) => return outcome_of(&fault),
         };
-        let ours = format!("REPLACE INTO {}.heartbeat", identifier(&self.schema));
-        let state =
-            sessions.iter().find(|session| session.statement.starts_with(&ours)).map(|session| session.state.as_str());
-        if let Some(by) = state.and_then(excuse) {
-            return Outcome::Blocked { by: by.to_owned() };
-        }
-        // No excuse by its state: a write that is not logged needs no replica and no binary log, only the engine.
-        let local = format!(
-            "REPLACE INTO {}.local_write (server_uuid, written_at) VALUES ({}, UTC_TIMESTAMP(6))",
-            identifier(&self.schema),
-            literal(&facts.server_uuid)
-        );
-        let written = async {
-            self.side.run("SET SESSION sql_log_bin=0", limit).await?;
-            self.side.run(&local, limit).await
-        };
-        match written.await {
-            Ok(()) => Outcome::Blocked { by: format!("a write waits ({})", state.unwrap_or("no state shown")) },
-            Err(fault) => Outcome::Failure { why: format!("writes hang: {fault}") },
+        match cause(&sessions, &self.replace_into("heartbeat")) {
+            Cause::Lock(by) => Outcome::Blocked { by: by.to_owned() },
+            Cause::Acknowledgement(by) => self.engine_lives(by, limit).await,
+            Cause::Server(state) => Outcome::Failure { why: format!("a write hangs in the server ({state})") },
         }
     }
+
+    /// An acknowledgement is missing. A write that is not logged needs none, only the engine: where it does not finish
+    /// either, the replicas are not to blame.
+    async fn engine_lives(&mut self, no_acknowledgement: &str, limit: Duration) -> Outcome {
+        let replace = self.replace_into("local");
+        let sql = format!("{replace} (id, written_at) VALUES (1, UTC_TIMESTAMP(6))");
+        let idle = Writer::Idle(Line::patient(self.target.clone()));
+        let mut task = std::mem::replace(&mut self.local, idle).send(sql, true, limit);
+        match timeout(limit, &mut task).await {
+            Ok(Ok((line, result))) => {
+                self.local = Writer::Idle(line);
+                match result {
+                    Err(fault) if is_engines(&fault) => Outcome::Failure { why: format!("writes fail: {fault}") },
+                    // Done; or refused, killed, not let in: no word about the engine, and the cause stands.
+                    _ => Outcome::Blocked { by: no_acknowledgement.to_owned() },
+                }
+            }
+            Ok(Err(_)) => Outcome::Failure { why: "the local write's task has ended".to_owned() },
+            Err(_) => {
+                self.local = Writer::Busy(task);
+                let sessions = blockers::sessions(&mut self.side, limit).await.unwrap_or_default();
+                match cause(&sessions, &replace) {
+                    Cause::Lock(by) => Outcome::Blocked { by: by.to_owned() },
+                    _ => Outcome::Failure { why: "writes hang, also those that need no replica".to_owned() },
+                }
+            }
+        }
+    }
+}
+
+/// Why a write of ours hangs, by the process list.
+#[derive(Debug, PartialEq, Eq)]
+enum Cause {
+    /// Somebody holds a lock.
+    Lock(&'static str),
+    /// An acknowledgement is missing, for this write or for one before it.
+    Acknowledgement(&'static str),
+    /// Nothing that excuses the server; the state it shows.
+    Server(String),
+}
+
+fn cause(sessions: &[Session], beginning: &str) -> Cause {
+    let waits = sessions.iter().find(|session| session.waits_for_ack());
+    let ours = sessions.iter().find(|session| session.statement.starts_with(beginning));
+    let own_excuse = ours.filter(|session| !session.waits_for_ack()).and_then(|session| excuse(&session.state));
+    match (own_excuse, waits.and_then(|session| excuse(&session.state))) {
+        (Some(lock), _) => Cause::Lock(lock),
+        (None, Some(words)) => Cause::Acknowledgement(words),
+        (None, None) => Cause::Server(ours.map_or_else(|| "not in the process list".into(), |ours| ours.state.clone())),
+    }
+}
+
+/// Whether a local write's error speaks against the engine (no space, a damaged file), not against our account, its
+/// connection, or a lock.
+fn is_engines(fault: &Fault) -> bool {
+    matches!(fault, Fault::Server { code, .. } if !fault.is_denied()
+        && !matches!(*code, code::NO_SUCH_DATABASE | code::NO_SUCH_TABLE | code::LOCK_WAIT_TIMEOUT | code::DEADLOCK | code::INTERRUPTED))
 }
 
 /// A read that failed.
 fn outcome_of(fault: &Fault) -> Outcome {
     match fault {
-        // The server lives and does not let us in: reported, no reason to switch (seed condition a2).
+        // The server lives and does not let us in, or not at what we need: reported, no reason to switch (seed
+        // condition a2).
         Fault::RefusedPassword { .. } | Fault::TooManyConnections { .. } => Outcome::Refused { why: fault.to_string() },
+        _ if fault.is_denied() => Outcome::Refused { why: format!("{fault}; grant what packaging/grants.sql grants") },
         _ => Outcome::Failure { why: fault.to_string() },
     }
 }
@@ -197,9 +312,64 @@ fn after_write(fault: &Fault) -> Outcome {
     match fault {
         // Became read-only meanwhile: the facts say so, and decisions are made by them.
         Fault::ReadOnly { .. } => Outcome::Success,
-        // Its connection was killed: the next probe opens another one.
+        // Its connection was killed twice, and the server answers: the next probe opens another one.
         Fault::Lost { .. } => Outcome::Success,
-        Fault::RefusedPassword { .. } | Fault::TooManyConnections { .. } => Outcome::Refused { why: fault.to_string() },
-        _ => Outcome::Failure { why: format!("the heartbeat cannot be written: {fault}") },
+        Fault::Server { code, .. } => match *code {
+            // Killed as a query; or the table was dropped since the facts were read, which they will say.
+            code::INTERRUPTED | code::NO_SUCH_DATABASE | code::NO_SUCH_TABLE => Outcome::Success,
+            code::LOCK_WAIT_TIMEOUT | code::DEADLOCK => Outcome::Blocked { by: ROW_LOCK.to_owned() },
+            _ if fault.is_denied() => outcome_of(fault),
+            _ => Outcome::Failure { why: format!("the heartbeat cannot be written: {fault}") },
+        },
+        _ => outcome_of(fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = "REPLACE INTO `mysql_ha`.heartbeat";
+
+    fn session(statement: &str, state: &str) -> Session {
+        Session {
+            id: 1,
+            user: "agent".into(),
+            command: "Query".into(),
+            state: state.into(),
+            holds: false,
+            statement: statement.into(),
+        }
+    }
+
+    #[test]
+    fn a_commit_before_ours_that_waits_for_its_acknowledgement_explains_ours() {
+        let all =
+            [session("COMMIT", "Waiting for semi-sync ACK from replica"), session(OURS, "waiting for handler commit")];
+        assert!(matches!(cause(&all, OURS), Cause::Acknowledgement(_)));
+    }
+
+    #[test]
+    fn our_own_lock_comes_before_the_acknowledgements_of_others() {
+        let all = [
+            session("COMMIT", "Waiting for semi-sync ACK from replica"),
+            session(OURS, "Waiting for global read lock"),
+        ];
+        assert!(matches!(cause(&all, OURS), Cause::Lock(_)));
+    }
+
+    #[test]
+    fn a_lock_that_others_wait_for_excuses_nothing() {
+        let all = [session("INSERT", "Waiting for table metadata lock"), session(OURS, "waiting for handler commit")];
+        assert_eq!(cause(&all, OURS), Cause::Server("waiting for handler commit".into()));
+    }
+
+    #[test]
+    fn a_full_disk_speaks_against_the_engine_and_a_missing_privilege_does_not() {
+        let server = |code| Fault::Server { at: "s".into(), code, message: "x".into() };
+        assert!(is_engines(&server(1114)) && matches!(after_write(&server(1114)), Outcome::Failure { .. }));
+        for code in [1142, 1227] {
+            assert!(!is_engines(&server(code)) && matches!(after_write(&server(code)), Outcome::Refused { .. }));
+        }
     }
 }
