@@ -137,6 +137,17 @@ impl<'a> Case<'a> {
         self.view.ensemble.lease.here()
     }
 
+    /// Who took writes last. A holder records `opened` in the lease before it opens, and itself in `topology` only after:
+    /// one that died in between has taken writes that `topology` knows nothing of, and the writer before it must not
+    /// pass for the last one (found by simulation).
+    #[must_use]
+    pub fn last_writer(&self) -> Option<&'a str> {
+        let topology = &self.topology()?.record;
+        let opened =
+            self.lease_node().map(|lease| &lease.record).filter(|lease| lease.opened && lease.epoch == topology.epoch);
+        opened.map(|lease| lease.name.as_str()).or(topology.last_writer.as_deref())
+    }
+
     /// When the lease as it stands in ZooKeeper cannot be in use any more: T since this version was first seen here,
     /// and at once where it was released in so many words.
     #[must_use]

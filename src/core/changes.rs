@@ -64,7 +64,8 @@ pub fn handed_over(topology: &Topology, case: &Case<'_>, handover: Handover) -> 
 }
 
 /// We hold `master` of the next epoch and do not take writes yet. The last writer stays: until we open, the old
-/// one may still be the only server with all writes (interleaving 13).
+/// one may still be the only server with all writes (interleaving 13). The lease that names it is replaced by the same
+/// transaction, so `topology` takes it over here.
 #[must_use]
 pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology {
     let mut next = topology.clone();
@@ -73,6 +74,7 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
     next.since = case.view.wall.clone();
     next.reason = reason;
     next.handover = None;
+    next.last_writer = case.last_writer().map(str::to_owned);
     if let Some(facts) = case.facts() {
         // What the winner holds is the least that any later candidate must hold (interleaving 5).
         next.durability.floor = facts.executed.clone();

@@ -611,6 +611,16 @@ fn race(case: Add<'_>) {
         "Claim",
         "the last writer needs nobody",
         vacant().lock(1, "db2", 9).with(|w| {
+            w.lease().name = "db2".into();
+            w.view.ensemble.agents.remove("db3");
+        }),
+    );
+    case(
+        "R10",
+        "no_quorum",
+        "",
+        "the writer before one that opened and died unnamed is not the last writer",
+        vacant().lock(1, "db2", 9).with(|w| {
             w.topology().last_writer = Some("db2".into());
             w.view.ensemble.agents.remove("db3");
         }),

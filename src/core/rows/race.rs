@@ -48,7 +48,7 @@ fn enter<'m>(case: &Case<'_>, memory: &'m mut Memory, cause: Reason) -> Option<&
     let race = memory.race.get_or_insert_with(|| Race {
         noticed: case.now,
         cause,
-        from: topology.primary.clone().or_else(|| topology.last_writer.clone()),
+        from: topology.primary.clone().or_else(|| case.last_writer().map(str::to_owned)),
         led: None,
         received: GtidSet::new(),
         caught_up: None,
@@ -64,7 +64,7 @@ pub fn settle(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let (since, _) = case.connected()?;
     let released = case.lease_node().is_some_and(|lease| lease.record.released);
     let settled = since + case.view.own.renew_interval + case.view.own.op_timeout;
-    if released || case.now >= settled || case.topology()?.record.last_writer.as_deref() == Some(case.me()) {
+    if released || case.now >= settled || case.last_writer() == Some(case.me()) {
         return None;
     }
     Some(
@@ -318,7 +318,7 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let race = enter(case, memory, cause)?;
     let (counted, topology) = counted(case)?;
     let durability = &topology.record.durability;
-    if let Some(missing) = election::quorum_missing(&counted, durability, topology.record.last_writer.as_deref()) {
+    if let Some(missing) = election::quorum_missing(&counted, durability, case.last_writer()) {
         return Some(
             Outcome::wait(Role::Replica, Reason::NoQuorum, format!("leads the race, waits for votes: {missing}"))
                 .urgent(),
@@ -367,7 +367,7 @@ fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<
         .map(|age| age.saturating_sub(case.facts_at().unwrap_or(case.now).since(race.noticed)));
     match age {
         Some(age) if age <= own.max_lag => None,
-        _ if case.topology()?.record.last_writer.as_deref() == Some(case.me()) => None,
+        _ if case.last_writer() == Some(case.me()) => None,
         age => {
             let lag =
                 age.map_or_else(|| "of unknown length".to_owned(), |age| format!("of {:.0} s", age.as_secs_f64()));
