@@ -29,7 +29,7 @@ pub(crate) async fn wait_for<T>(
 pub(crate) async fn assert_nothing_lost(cluster: &Cluster, written: &Written) {
     let acknowledged = written.acknowledged_ids();
     let primary = cluster.writable_host().await;
-    let missing = missing(&primary, &acknowledged).await.unwrap_or_else(|failure| panic!("{failure}"));
+    let missing = missing_writes(&primary, &acknowledged).await.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(
         missing.is_empty(),
         "{} of {} acknowledged writes are not on the primary {}: {:?}",
@@ -41,7 +41,7 @@ pub(crate) async fn assert_nothing_lost(cluster: &Cluster, written: &Written) {
     for replica in cluster.replicas_of(&primary.name).await {
         let what = format!("every acknowledged write is on the replica {}", replica.name);
         wait_for(&what, Duration::from_secs(30), async || {
-            let missing = self::missing(&replica, &acknowledged).await?;
+            let missing = missing_writes(&replica, &acknowledged).await?;
             if missing.is_empty() { Ok(()) } else { Err(format!("{} are missing", missing.len())) }
         })
         .await;
@@ -49,7 +49,7 @@ pub(crate) async fn assert_nothing_lost(cluster: &Cluster, written: &Written) {
 }
 
 /// Which of the ids the server does not have.
-async fn missing(host: &Host, ids: &BTreeSet<u64>) -> Result<BTreeSet<u64>, String> {
+pub(crate) async fn missing_writes(host: &Host, ids: &BTreeSet<u64>) -> Result<BTreeSet<u64>, String> {
     let present: BTreeSet<u64> =
         host.try_query::<(u64,)>("SELECT id FROM app.t").await?.into_iter().map(|row| row.0).collect();
     Ok(ids.difference(&present).copied().collect())

@@ -42,7 +42,7 @@ mod tree;
 mod verbs;
 mod writer;
 
-pub(crate) use checks::{assert_nothing_lost, wait_for};
+pub(crate) use checks::{assert_nothing_lost, missing_writes, wait_for};
 pub(crate) use cluster::Cluster;
 pub(crate) use host::{Host, Kind};
 pub(crate) use network::{MYSQL_PORT, ZOOKEEPER_PORT};
@@ -50,5 +50,5 @@ pub(crate) use options::ClusterOptions;
 pub(crate) use probe::{Probed, ReadOnlyProbe, Span};
 pub(crate) use stage::{Stage, run, run_kept};
 pub(crate) use tree::Tree;
-pub(crate) use verbs::VerbOutput;
+pub(crate) use verbs::{VerbOutput, binary};
 pub(crate) use writer::{Follow, Gap, Outcome, Paused, Writer, WriterOptions, Written};
