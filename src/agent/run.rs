@@ -203,6 +203,8 @@ impl Start {
         tokio::spawn(write_notes(writer.clone(), noted));
         let hands = Hands::new(&config, &boot_id, mysqld.clone());
         tokio::spawn(Watcher::new(&config, &shared, mysqld, watermarks).run());
+        let mysql = MysqlLane { busy: Busy::default(), hands, shared: shared.clone() };
+        tokio::spawn(mysql.clone().keep_open());
         let turn = Turn {
             shared: shared.clone(),
             ensemble: viewer.view(),
@@ -210,7 +212,7 @@ impl Start {
             inherited,
             decisions,
             zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer },
-            mysql: MysqlLane { busy: Busy::default(), hands, shared: shared.clone() },
+            mysql,
             notes,
             fence: orders,
             hurry,

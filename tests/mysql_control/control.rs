@@ -40,7 +40,7 @@ async fn fetch(server: &Server, from: &Server, set: &GtidSet, limit: Duration) -
 }
 
 async fn open_until(server: &Server, not_after: Moment) -> Result<Done, ControlError> {
-    act(server, MysqlAction::Open { not_after }).await
+    act(server, MysqlAction::Open { not_after, acknowledgements: 0 }).await
 }
 
 async fn executed(server: &Server) -> GtidSet {
@@ -221,6 +221,10 @@ async fn opening_ends_replication_and_takes_writes() {
             "000"
         );
     }
+    assert_eq!(status(&replica, "Replica_IO_Running").await, "No");
+    for _ in 0..2 {
+        act(&replica, MysqlAction::ForgetSource).await.unwrap();
+    }
     let channels = "(SELECT COUNT(*) FROM performance_schema.replication_connection_configuration)";
     assert_eq!(replica.value(channels).await, "0");
     Connection::open(&replica.app(), LONG).await.unwrap().run("INSERT INTO app.x VALUES (1)", LONG).await.unwrap();
@@ -256,7 +260,7 @@ async fn interleaving_14_a_server_that_thaws_after_the_leases_end_stays_read_onl
     assert!(control.warm(LONG).await);
     replica.signal("STOP");
     let until = clock::now() + SHORT;
-    let opening = tokio::spawn(async move { control.execute(&MysqlAction::Open { not_after: until }).await });
+    let opening = tokio::spawn(async move { control.execute(&MysqlAction::Open { not_after: until, acknowledgements: 0 }).await });
     while clock::now() < until {
         tokio::time::sleep(until.until(clock::now())).await;
     }
