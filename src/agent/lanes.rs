@@ -111,14 +111,11 @@ pub struct MysqlLane {
 
 impl MysqlLane {
     /// Keeps the connections open, since a new one takes longer than most actions: at the start, and whenever the
-    /// server has been away. An action that comes meanwhile is asked for again by the next step.
+    /// server has been away. The lane stays free: an action that comes meanwhile waits a moment instead of being dropped.
     pub async fn keep_open(self) {
         loop {
-            if let Some(taken) = self.busy.take() {
-                // A server that does not answer is the probes' business.
-                let _ = self.hands.lock().await.control().warm(WARM).await;
-                drop(taken);
-            }
+            // A server that does not answer is the probes' business.
+            let _ = self.hands.lock().await.control().warm(WARM).await;
             tokio::time::sleep(KEEP_OPEN).await;
         }
     }

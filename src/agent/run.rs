@@ -6,6 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
+use super::acquaint::acquaint;
 use super::fencer::{Fencer, on_panic};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::renewal::{Renewals, mirror};
@@ -200,6 +201,7 @@ impl Start {
             fatal: fatal.clone(),
         };
         tokio::spawn(renewals.run());
+        tokio::spawn(acquaint(config.mysql.replication.clone(), config.name.clone(), viewer.view()));
         tokio::spawn(write_notes(writer.clone(), noted));
         let hands = Hands::new(&config, &boot_id, mysqld.clone());
         tokio::spawn(Watcher::new(&config, &shared, mysqld, watermarks).run());

@@ -119,8 +119,7 @@ impl Bench {
         let history = self.history(before + 1).await;
         let new_primary = self.cluster.host(&next);
         let lost = missing_writes(new_primary, &written.acknowledged_ids()).await.map_or(usize::MAX, |ids| ids.len());
-        let run =
-            Run { gap: ms(gap.length()), phases: phases(gap, clocks, &history), lost, overlap, leader_died };
+        let run = Run { gap: ms(gap.length()), phases: phases(gap, clocks, &history), lost, overlap, leader_died };
         if self.timeline {
             self.print_timeline(gap, clocks);
         }
@@ -178,8 +177,11 @@ impl Bench {
     async fn absolve(&self, old: &str) {
         let primary = self.cluster.host(&self.primary);
         let of_primary: String = primary.value("SELECT @@global.gtid_executed").await;
-        let extra: String =
-            self.cluster.host(old).value(&format!("SELECT GTID_SUBTRACT(@@global.gtid_executed, '{of_primary}')")).await;
+        let extra: String = self
+            .cluster
+            .host(old)
+            .value(&format!("SELECT GTID_SUBTRACT(@@global.gtid_executed, '{of_primary}')"))
+            .await;
         for gtid in single_gtids(&extra) {
             let named = format!("SET gtid_next = '{gtid}'");
             primary.execute(&[&named, "BEGIN", "COMMIT", "SET gtid_next = AUTOMATIC"]).await;
@@ -195,7 +197,9 @@ impl Bench {
         for host in &self.cluster.hosts {
             let text = std::fs::read_to_string(host.log(Kind::Agent)).unwrap_or_default();
             let within = text.lines().filter(|line| line.get(..27).is_some_and(|at| *at >= *from && *at <= *to));
-            lines.extend(within.filter_map(|line| Some(format!("{} {} {}", line.get(..27)?, host.name, line.get(27..)?))));
+            lines.extend(
+                within.filter_map(|line| Some(format!("{} {} {}", line.get(..27)?, host.name, line.get(27..)?))),
+            );
         }
         lines.sort();
         lines.iter().for_each(|line| eprintln!("{line}"));

@@ -14,9 +14,9 @@
 //! counted in every run and printed; both have to be 0.
 
 mod cases;
+mod rest;
 #[path = "../support/mod.rs"]
 mod support;
-mod rest;
 // Used for its waiting; the live tests use the rest of it.
 #[allow(dead_code, reason = "shared with the live tests")]
 #[path = "../scene.rs"]

@@ -6,7 +6,12 @@ use crate::rest::Rest;
 /// The value below which this share of the values lies (nearest rank).
 fn percentile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small and not negative")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "small and not negative"
+    )]
     let rank = (values.len() as f64 * share).ceil() as usize;
     values.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
 }
@@ -37,7 +42,10 @@ pub(crate) fn print_case(case: Case, runs: &[Run]) {
 
 /// The agent at rest.
 pub(crate) fn print_rest(rest: &Rest) {
-    println!("\n| agent at rest, {:.0} s | resident MB | % of a core | renewals |\n| --- | ---: | ---: | ---: |", rest.length.as_secs_f64());
+    println!(
+        "\n| agent at rest, {:.0} s | resident MB | % of a core | renewals |\n| --- | ---: | ---: | ---: |",
+        rest.length.as_secs_f64()
+    );
     for (at, agent) in rest.agents.iter().enumerate() {
         let role = if at == 0 { "primary" } else { "replica" };
         #[allow(clippy::cast_precision_loss, reason = "for people")]

@@ -495,13 +495,7 @@ fn race(case: Add<'_>) {
             w.facts().executed = gtids(10);
         }),
     );
-    case(
-        "R3",
-        "held_back",
-        "",
-        "we have voted",
-        third().lock(1, "db2", 9),
-    );
+    case("R3", "held_back", "", "we have voted", third().lock(1, "db2", 9));
     case("R4", "mysql_down", "Claim", "a planned switch names us, all is applied", handed_over("db2"));
     case(
         "R4",

@@ -260,7 +260,10 @@ async fn interleaving_14_a_server_that_thaws_after_the_leases_end_stays_read_onl
     assert!(control.warm(LONG).await);
     replica.signal("STOP");
     let until = clock::now() + SHORT;
-    let opening = tokio::spawn(async move { control.execute(&MysqlAction::Open { not_after: until, acknowledgements: 0 }).await });
+    let opening =
+        tokio::spawn(
+            async move { control.execute(&MysqlAction::Open { not_after: until, acknowledgements: 0 }).await },
+        );
     while clock::now() < until {
         tokio::time::sleep(until.until(clock::now())).await;
     }

@@ -9,7 +9,9 @@ use crate::core::changes;
 use crate::core::memory::{Memory, Promotion, Reached};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{DurabilityMode, HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology};
+use crate::core::records::{
+    DurabilityMode, HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology,
+};
 use crate::core::time::Moment;
 use crate::core::view::{Health, Held, IoThread, Seen, ServerFacts};
 
@@ -204,9 +206,7 @@ pub fn open(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     reach(promotion(case, memory, &topology.record)?, Reached::Waited, now);
     let outcome = Outcome::wait(Role::Replica, Reason::Opening, "makes this server writable").urgent();
     Some(match case.lease() {
-        Some(held) if held.opened => {
-            outcome.mysql(open_action(case, held, &topology.record))
-        }
+        Some(held) if held.opened => outcome.mysql(open_action(case, held, &topology.record)),
         // `opened` rides in the next renewal (`Decision::want_opened`).
         _ => outcome,
     })
@@ -308,7 +308,9 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
             outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]),
         );
     }
-    let outcome = Outcome::wait(Role::Primary, Reason::Opening, "still holds the lease: making the server writable again").urgent();
+    let outcome =
+        Outcome::wait(Role::Primary, Reason::Opening, "still holds the lease: making the server writable again")
+            .urgent();
     Some(match case.lease() {
         Some(held) if held.opened => outcome.mysql(open_action(case, held, &topology.record)),
         _ => outcome,
@@ -380,9 +382,11 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// The channel to an earlier primary, stopped when this server was opened. One that points elsewhere is an operator's.
 fn left_over_channel(topology: &Topology, facts: &ServerFacts) -> bool {
-    facts.channel.as_ref().is_some_and(|channel| {
-        channel.io == IoThread::No && topology.members.values().any(|member| member.address == channel.source)
-    })
+    // Not while clients may still wait for the first acknowledgement: what is deleted and synced would hold it up.
+    !facts.replicas.is_empty()
+        && facts.channel.as_ref().is_some_and(|channel| {
+            channel.io == IoThread::No && topology.members.values().any(|member| member.address == channel.source)
+        })
 }
 
 /// A lease for a claim: opened at once where nothing has to be waited for, which saves a renewal.

@@ -93,7 +93,10 @@ pub(super) fn follow_target(case: &Case<'_>, memory: &mut Memory, handover: &Han
     // A channel that does not run is somebody's wish or broken: not now. More than the final set: for the check of
     // the transactions against the new primary's.
     let runs = channel.io != IoThread::No && channel.sql_running && channel.auto_position;
-    let tried = memory.follow.as_ref().is_some_and(|attempt| attempt.source == target.address && case.now.since(attempt.at) < RETRY);
+    let tried = memory
+        .follow
+        .as_ref()
+        .is_some_and(|attempt| attempt.source == target.address && case.now.since(attempt.at) < RETRY);
     if !runs || tried || case.own_locks().next().is_some() || !handover.final_set.contains(&facts.received()) {
         return None;
     }
