@@ -87,6 +87,11 @@ pub async fn write_notes(writer: Writer, mut notes: mpsc::Receiver<Write>) {
     }
 }
 
+/// How often the connections for actions are looked at.
+const KEEP_OPEN: Duration = Duration::from_secs(2);
+/// How long that may take for each.
+const WARM: Duration = Duration::from_millis(300);
+
 /// Whether a write is a note.
 #[must_use]
 pub fn is_note(write: &Write) -> bool {
@@ -105,6 +110,16 @@ pub struct MysqlLane {
 }
 
 impl MysqlLane {
+    /// Keeps the connections open, since a new one takes longer than most actions: at the start, and whenever the
+    /// server has been away. The lane stays free: an action that comes meanwhile waits a moment instead of being dropped.
+    pub async fn keep_open(self) {
+        loop {
+            // A server that does not answer is the probes' business.
+            let _ = self.hands.lock().await.control().warm(WARM).await;
+            tokio::time::sleep(KEEP_OPEN).await;
+        }
+    }
+
     /// Starts an action, unless one is under way.
     pub fn start(&self, action: MysqlAction) {
         if let Some(taken) = self.busy.take() {
@@ -140,7 +155,7 @@ impl MysqlLane {
                     }
                     if let Done::Diverged { extra } = done {
                         server.errant = extra.clone();
-                    } else if kind == MysqlKind::Follow {
+                    } else if matches!(kind, MysqlKind::Follow | MysqlKind::FollowTarget) {
                         server.errant = Default::default();
                     }
                 }
@@ -158,7 +173,7 @@ impl MysqlLane {
 fn fence_note(kind: MysqlKind, succeeded: bool) -> Option<Option<Reason>> {
     match kind {
         MysqlKind::Close if succeeded => Some(Some(Reason::Switchover)),
-        MysqlKind::Open | MysqlKind::Follow if succeeded => Some(None),
+        MysqlKind::Open | MysqlKind::Follow | MysqlKind::FollowTarget if succeeded => Some(None),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@
 //! | [`renewal`] | the lease's renewals, the observation riding in them |
 //! | [`watcher`] | our own server: probes, readings, the process |
 //! | [`fencer`] | makes the server read-only: a task, a connection and a deadline of its own |
+//! | [`acquaint`] | makes our replication account known where it will be needed |
 //! | [`shared`] | what the tasks share, and who writes which part |
 //! | [`record`] | what is published of our server |
 //! | [`log`] | where the records of `tracing` go |
@@ -15,6 +16,7 @@
 //! Renewal, observation, execution and fencing are tasks of their own, so that a MySQL that hangs stops no renewal and
 //! a ZooKeeper that hangs stops no fence. What may not live here: a decision. Those are in [`crate::core`].
 
+pub mod acquaint;
 pub mod fencer;
 pub mod lanes;
 pub mod log;

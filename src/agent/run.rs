@@ -6,6 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
+use super::acquaint::acquaint;
 use super::fencer::{Fencer, on_panic};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::renewal::{Renewals, mirror};
@@ -201,9 +202,12 @@ impl Start {
             fatal: fatal.clone(),
         };
         tokio::spawn(renewals.run());
+        tokio::spawn(acquaint(config.mysql.replication.clone(), config.name.clone(), viewer.view()));
         tokio::spawn(write_notes(writer.clone(), noted));
         let hands = Hands::new(&config, &boot_id, mysqld.clone());
         tokio::spawn(Watcher::new(&config, &shared, mysqld, watermarks).run());
+        let mysql = MysqlLane { busy: Busy::default(), hands, shared: shared.clone() };
+        tokio::spawn(mysql.clone().keep_open());
         let turn = Turn {
             shared: shared.clone(),
             ensemble: viewer.view(),
@@ -211,7 +215,7 @@ impl Start {
             inherited,
             decisions,
             zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer },
-            mysql: MysqlLane { busy: Busy::default(), hands, shared: shared.clone() },
+            mysql,
             notes,
             fence: orders,
             hurry,

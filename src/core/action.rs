@@ -55,7 +55,20 @@ pub enum MysqlAction {
         /// Its UUID; another server at that address is refused.
         server_uuid: String,
     },
-    /// Take writes: end replication, clear read-only by a statement that carries the lease's end (interleaving 14).
+    /// The same towards the named target of a planned switch, ahead of its claim. What it will hold by the time it opens
+    /// (the final set of the switch) counts as being there.
+    FollowTarget {
+        /// `host:port` of the target.
+        address: String,
+        /// Its UUID; another server at that address is refused.
+        server_uuid: String,
+        /// All that the target applies before it claims.
+        final_set: GtidSet,
+    },
+    /// End replication for good on a server that takes writes; refused while a thread that receives runs or something
+    /// received is not executed.
+    ForgetSource,
+    /// Take writes: stop receiving for good, clear read-only by a statement that carries the lease's end (interleaving 14).
     Open {
         /// The end of the lease less the fencing budget; past it the statement leaves the server read-only.
         not_after: super::time::Moment,
@@ -94,6 +107,8 @@ pub enum MysqlKind {
     WaitApplied,
     Fetch,
     Follow,
+    FollowTarget,
+    ForgetSource,
     Open,
     Close,
     FenceRemote,
@@ -112,6 +127,8 @@ impl MysqlAction {
             Self::WaitApplied { .. } => MysqlKind::WaitApplied,
             Self::Fetch { .. } => MysqlKind::Fetch,
             Self::Follow { .. } => MysqlKind::Follow,
+            Self::FollowTarget { .. } => MysqlKind::FollowTarget,
+            Self::ForgetSource => MysqlKind::ForgetSource,
             Self::Open { .. } => MysqlKind::Open,
             Self::Close { .. } => MysqlKind::Close,
             Self::FenceRemote { .. } => MysqlKind::FenceRemote,

@@ -191,6 +191,10 @@ impl Control {
             MysqlAction::WaitApplied { set, limit } => self.wait_applied(set, *limit).await,
             MysqlAction::Fetch { from, set, limit } => follow::fetch(self, from, set, *limit).await,
             MysqlAction::Follow { address, server_uuid } => follow::follow(self, address, server_uuid).await,
+            MysqlAction::FollowTarget { address, server_uuid, final_set } => {
+                follow::follow_target(self, address, server_uuid, final_set).await
+            }
+            MysqlAction::ForgetSource => open::forget_source(self).await,
             MysqlAction::Open { not_after, acknowledgements } => open::open(self, *not_after, *acknowledgements).await,
             MysqlAction::Close { limit } => close::close(self, *limit).await,
             MysqlAction::FenceRemote { address, server_uuid, limit } => {

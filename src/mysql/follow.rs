@@ -26,11 +26,31 @@ const IN_COMMIT: f64 = 1.0;
 
 /// See [`crate::core::action::MysqlAction::Follow`].
 pub(crate) async fn follow(control: &mut Control, address: &str, server_uuid: &str) -> Result<Done, ControlError> {
+    follow_counting(control, address, server_uuid, &GtidSet::new()).await
+}
+
+/// See [`crate::core::action::MysqlAction::FollowTarget`].
+pub(crate) async fn follow_target(
+    control: &mut Control,
+    address: &str,
+    server_uuid: &str,
+    final_set: &GtidSet,
+) -> Result<Done, ControlError> {
+    follow_counting(control, address, server_uuid, final_set).await
+}
+
+/// Follows where nothing is held here that the other lacks; `promised` counts as being there.
+async fn follow_counting(
+    control: &mut Control,
+    address: &str,
+    server_uuid: &str,
+    promised: &GtidSet,
+) -> Result<Done, ControlError> {
     // Read-only before anything else, also where it turns out to have diverged; and its set cannot grow any more.
     close_for_following(control).await?;
     // Own set first: what the primary executes between the two reads must not look like missing there.
     let position = control.position().await?;
-    let mut own = position.received();
+    let mut own = position.received().subtract(promised);
     if position.channel.as_ref().is_some_and(|channel| channel.source_uuid == server_uuid) {
         // Received from this very primary and in its commit still: a transaction is sent before it is in
         // gtid_executed, and while an acknowledgement is missing it is not for long. It is no divergence.

@@ -1,5 +1,10 @@
 //! Taking writes.
 //!
+//! What clients wait for is only this: nothing more can be received, everything received is executed, and the variables
+//! are set. Ending the applier and forgetting the source (`STOP REPLICA; RESET REPLICA ALL`) take longer than all the
+//! rest together, since they write and sync InnoDB tables and delete relay logs; with the IO thread stopped the applier
+//! has nothing to apply, so both come afterwards ([`forget_source`]).
+//!
 //! The last statement carries the lease's end, so that a copy of it that reaches the server late (a frozen agent that
 //! thaws, a full socket) leaves the server read-only (interleaving 14). The end is given on the *server's* clock: one
 //! reading of it beforehand, extended by what was left of the lease when the answer was here. The true instant of that
@@ -9,6 +14,7 @@
 use std::time::Duration;
 
 use crate::core::time::Moment;
+use crate::core::view::IoThread;
 use crate::host::clock;
 
 use super::connect::{Line, literal};
@@ -21,7 +27,7 @@ pub(crate) async fn open(
     not_after: Moment,
     acknowledgements: u32,
 ) -> Result<Done, ControlError> {
-    end_replication(control).await?;
+    end_receiving(control).await?;
     if acknowledgements > 0 {
         super::semisync::wait_for_acknowledgements(&mut control.line, acknowledgements).await?;
     }
@@ -36,20 +42,36 @@ pub(crate) async fn open(
     Ok(Done::Done)
 }
 
-/// Ends replication for good. Refused while something received is not executed: `RESET REPLICA ALL` would throw it
-/// away.
-async fn end_replication(control: &mut Control) -> Result<(), ControlError> {
+/// Ends receiving, proven by reading back. Refused while something received is not executed: the server would take
+/// writes, and the applier would add the old primary's behind them.
+async fn end_receiving(control: &mut Control) -> Result<(), ControlError> {
     if control.channel().await?.is_none() {
         return Ok(());
     }
-    // The IO thread first: after it nothing new can arrive between the check and the reset.
-    control.stop_io().await?;
-    let missing = control.position().await?.unapplied();
-    if !missing.is_empty() {
-        return Err(ControlError::Unapplied { what: "end replication", missing });
+    // Stopped as a rule. A START that somebody sent just before would still be under way: STOP waits for it.
+    control.line.run("STOP REPLICA IO_THREAD", STEP).await.doing("stopping the IO thread")?;
+    // After it nothing new can arrive between this reading and the opening.
+    let position = control.position().await?;
+    if position.channel.as_ref().is_some_and(|channel| channel.io != IoThread::No) {
+        return Err(ControlError::NotInForce(
+            "the IO thread was stopped and runs again; somebody else starts it (an operator, another tool)".into(),
+        ));
     }
-    control.line.run("STOP REPLICA", STEP).await.doing("stopping replication")?;
-    control.line.run("RESET REPLICA ALL", STEP).await.doing("ending replication")
+    match position.unapplied() {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(ControlError::Unapplied { what: "open the server", missing }),
+    }
+}
+
+/// See [`crate::core::action::MysqlAction::ForgetSource`].
+pub(crate) async fn forget_source(control: &mut Control) -> Result<Done, ControlError> {
+    // Looked at once more: `RESET REPLICA ALL` throws away what is not executed.
+    end_receiving(control).await?;
+    if control.channel().await?.is_some() {
+        control.line.run("STOP REPLICA", STEP).await.doing("stopping replication")?;
+        control.line.run("RESET REPLICA ALL", STEP).await.doing("ending replication")?;
+    }
+    Ok(Done::Done)
 }
 
 async fn clear_read_only(line: &mut Line, not_after: Moment) -> Result<(), ControlError> {

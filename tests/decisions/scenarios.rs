@@ -369,6 +369,19 @@ fn holder(case: Add<'_>) {
             w.facts().heartbeat_table = false;
         }),
     );
+    let with_channel = |source: &'static str| {
+        primary().with(move |w| {
+            let mut channel = replica().facts().channel.clone();
+            if let Some(channel) = &mut channel {
+                channel.io = IoThread::No;
+                channel.source = source.into();
+            }
+            w.facts().channel = channel;
+        })
+    };
+    let member = primary().topology().members["db2"].address.clone();
+    case("P11", "primary", "ForgetSource", "the channel of the replica it was is left", with_channel(member.leak()));
+    case("P11", "primary", "", "an operator's channel to a server elsewhere", with_channel("elsewhere:3306"));
     case(
         "P11",
         "blocked",
@@ -490,6 +503,22 @@ fn race(case: Add<'_>) {
         }),
     );
     case("R3", "held_back", "", "a planned switch names another", handed_over("db3"));
+    let third = || {
+        handed_over("db3").with(|w| {
+            w.channel().io = IoThread::Yes;
+        })
+    };
+    case("R3", "held_back", "FollowTarget", "a planned switch names another, and we replicate still", third());
+    case(
+        "R3",
+        "held_back",
+        "",
+        "we hold more than the final set: compared with the new primary first",
+        third().with(|w| {
+            w.facts().executed = gtids(10);
+        }),
+    );
+    case("R3", "held_back", "", "we have voted", third().lock(1, "db2", 9));
     case("R4", "mysql_down", "Claim", "a planned switch names us, all is applied", handed_over("db2"));
     case(
         "R4",

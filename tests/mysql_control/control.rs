@@ -221,6 +221,10 @@ async fn opening_ends_replication_and_takes_writes() {
             "000"
         );
     }
+    assert_eq!(status(&replica, "Replica_IO_Running").await, "No");
+    for _ in 0..2 {
+        act(&replica, MysqlAction::ForgetSource).await.unwrap();
+    }
     let channels = "(SELECT COUNT(*) FROM performance_schema.replication_connection_configuration)";
     assert_eq!(replica.value(channels).await, "0");
     Connection::open(&replica.app(), LONG).await.unwrap().run("INSERT INTO app.x VALUES (1)", LONG).await.unwrap();

@@ -102,15 +102,29 @@ impl World {
                 }
                 Done::NotYet
             }
-            MysqlAction::Follow { address, server_uuid } => self.follow(i, host_of(address), server_uuid),
+            MysqlAction::Follow { address, server_uuid } => {
+                self.follow(i, host_of(address), server_uuid, &GtidSet::new())
+            }
+            MysqlAction::FollowTarget { address, server_uuid, final_set } => {
+                self.follow(i, host_of(address), server_uuid, final_set)
+            }
+            MysqlAction::ForgetSource => {
+                let server = &mut self.servers[i];
+                if !server.executed.gtids().contains(&server.received()) {
+                    return Done::Failed("not everything received is applied".into());
+                }
+                server.channel = None;
+                Done::Yes
+            }
             MysqlAction::Open { not_after, acknowledgements } => {
                 let server = &mut self.servers[i];
                 if server.channel.is_some() && !server.executed.gtids().contains(&server.received()) {
                     return Done::Failed("not everything received is applied".into());
                 }
                 let now = self.now(i);
+                // The source is forgotten later: nothing more is received from it.
+                self.stop_io(i);
                 let server = &mut self.servers[i];
-                server.channel = None;
                 server.acknowledgements = (*acknowledgements).max(server.acknowledgements);
                 server.offline = false;
                 if now > *not_after {
@@ -160,7 +174,7 @@ impl World {
         }
     }
 
-    fn follow(&mut self, i: usize, primary: usize, server_uuid: &str) -> Done {
+    fn follow(&mut self, i: usize, primary: usize, server_uuid: &str, promised: &GtidSet) -> Done {
         assert_eq!(uuid(primary), server_uuid);
         if !self.reaches(i, primary) || !self.servers[primary].answers() {
             return Done::Failed("cannot connect".into());
@@ -171,7 +185,7 @@ impl World {
         }
         let server = &mut self.servers[i];
         (server.super_read_only, server.offline, server.closing) = (true, false, false);
-        let mut own = self.servers[i].received();
+        let mut own = self.servers[i].received().subtract(promised);
         if self.servers[i].channel.as_ref().is_some_and(|channel| channel.source == primary) {
             own = own.subtract(&format!("{server_uuid}:1-9999999").parse().unwrap());
         }

@@ -13,7 +13,7 @@ use crate::core::records::{
     DurabilityMode, HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology,
 };
 use crate::core::time::Moment;
-use crate::core::view::{Health, Held, Seen};
+use crate::core::view::{Health, Held, IoThread, Seen, ServerFacts};
 
 /// The nodes of our dead predecessor: the role goes on where it stopped.
 pub fn take_over(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
@@ -186,7 +186,8 @@ pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         // Belt and braces: it costs nothing while we wait anyway, and an agent that died may have left it writable.
         Some(old) if !promotion.remote_fence_tried => {
             promotion.remote_fence_tried = true;
-            let limit = rest.min(Duration::from_secs(1));
+            // Over before the wait is: the action that opens must not find its lane taken by a host that is gone.
+            let limit = (rest * 3 / 4).min(Duration::from_secs(1));
             outcome.mysql(MysqlAction::FenceRemote {
                 address: old.address.clone(),
                 server_uuid: old.server_uuid.clone(),
@@ -375,8 +376,19 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         outcome = outcome.mysql(MysqlAction::PersistReadOnly);
     } else if case.healthy() && !facts.heartbeat_table && retry {
         outcome = outcome.mysql(MysqlAction::CreateHeartbeatTable);
+    } else if case.healthy() && case.writable() && retry && left_over_channel(&topology.record, facts) {
+        outcome = outcome.mysql(MysqlAction::ForgetSource);
     }
     Some(outcome)
+}
+
+/// The channel to an earlier primary, stopped when this server was opened. One that points elsewhere is an operator's.
+fn left_over_channel(topology: &Topology, facts: &ServerFacts) -> bool {
+    // Not while clients may still wait for the first acknowledgement: what is deleted and synced would hold it up.
+    !facts.replicas.is_empty()
+        && facts.channel.as_ref().is_some_and(|channel| {
+            channel.io == IoThread::No && topology.members.values().any(|member| member.address == channel.source)
+        })
 }
 
 /// A lease for a claim: opened at once where nothing has to be waited for, which saves a renewal.

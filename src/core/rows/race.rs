@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::adoption::{own_master, write_lease};
 use super::primary::claim_lease;
+use super::replica;
 use crate::core::action::{Action, MysqlAction, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -122,7 +123,11 @@ pub fn held_back(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             switch.clients_ended = true;
             outcome.mysql(MysqlAction::EndClientConnections)
         }
-        _ => outcome,
+        Some(_) => outcome,
+        None => match replica::follow_target(case, memory, handover) {
+            Some(follow) => outcome.mysql(follow),
+            None => outcome,
+        },
     })
 }
 
@@ -227,7 +232,11 @@ pub fn vote(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         own.pop();
     } else {
         let facts = case.facts()?;
-        if own.is_empty() && case.now < noticed + RANK_DELAY * rank(case, facts) {
+        let (voted, _) = counted(case)?;
+        let rank = rank(case, facts);
+        // Over as soon as those ahead have voted: theirs are the lower locks then, which is all the delay is for.
+        let all_ahead_voted = u32::try_from(voted.len()).is_ok_and(|voted| voted >= rank);
+        if own.is_empty() && !all_ahead_voted && case.now < noticed + RANK_DELAY * rank {
             let text = "another replica has received as much or more: gives it a moment's start";
             return Some(Outcome::wait(Role::Replica, Reason::Racing, text).urgent());
         }

@@ -7,7 +7,7 @@ use crate::core::case::Case;
 use crate::core::memory::{FollowAttempt, Memory};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{Master, Role};
+use crate::core::records::{Handover, Master, Role};
 use crate::core::view::{Channel, Health, IoThread, ServerFacts};
 
 /// How long after a failed attempt the next one comes.
@@ -78,6 +78,39 @@ fn follow(case: &Case<'_>, memory: &mut Memory, primary: &Master, reason: Reason
     memory.follow = Some(FollowAttempt { source: primary.address.clone(), incarnation, at: case.now, ran: false });
     let action = MysqlAction::Follow { address: primary.address.clone(), server_uuid: primary.server_uuid.clone() };
     Outcome::wait(Role::Replica, reason, text).mysql(action).urgent()
+}
+
+/// The target of a planned switch is followed as soon as it is named: the first write that it takes waits for an
+/// acknowledgement, so its replicas had better be there. None where nothing is to be done.
+///
+/// Nothing is risked: this server votes in no race (interleaving 3), the old primary is read-only and its final set is
+/// all that there is to receive, and the target writes nothing before it holds `master`. If it never claims, the switch
+/// is undone or raced for, and [`repoint`] or a vote's freezing ends this as it would end following any primary.
+pub(super) fn follow_target(case: &Case<'_>, memory: &mut Memory, handover: &Handover) -> Option<MysqlAction> {
+    let target = case.topology()?.record.members.get(&handover.to)?;
+    let facts = case.facts().filter(|_| case.healthy() && case.view.server.errant.is_empty())?;
+    let channel = facts.channel.as_ref().filter(|channel| channel.source != target.address)?;
+    // A channel that does not run is somebody's wish or broken: not now. More than the final set: for the check of
+    // the transactions against the new primary's.
+    let runs = channel.io != IoThread::No && channel.sql_running && channel.auto_position;
+    let tried = memory
+        .follow
+        .as_ref()
+        .is_some_and(|attempt| attempt.source == target.address && case.now.since(attempt.at) < RETRY);
+    if !runs || tried || case.own_locks().next().is_some() || !handover.final_set.contains(&facts.received()) {
+        return None;
+    }
+    memory.follow = Some(FollowAttempt {
+        source: target.address.clone(),
+        incarnation: facts.incarnation.clone(),
+        at: case.now,
+        ran: false,
+    });
+    Some(MysqlAction::FollowTarget {
+        address: target.address.clone(),
+        server_uuid: target.server_uuid.clone(),
+        final_set: handover.final_set.clone(),
+    })
 }
 
 fn last_attempt_age(case: &Case<'_>, memory: &Memory, primary: &Master) -> Option<Duration> {
