@@ -13,7 +13,8 @@ impl Interrupt {
         let interrupt = Self(watch::channel(None).0);
         let (ours, (ready, listening)) = (interrupt.clone(), std::sync::mpsc::channel());
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime can be built");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime can be built");
             runtime.block_on(async {
                 let open = |kind| signal(kind).unwrap_or_else(|error| panic!("cannot listen for signals: {error}"));
                 let (mut int, mut term, mut hup) =

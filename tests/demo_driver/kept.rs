@@ -26,6 +26,7 @@ const KEPT: &str = "\0";
 const RESTART: Duration = Duration::from_secs(5);
 
 /// The front: the exit code.
+#[expect(clippy::zombie_processes, reason = "a keeper that stays outlives the front; init reaps it")]
 pub(crate) fn front(interrupt: &Interrupt, terminal: bool) -> i32 {
     let (output, writer) = std::io::pipe().expect("a pipe can be made");
     let mut keeper = start_keeper(writer, terminal);
@@ -111,7 +112,8 @@ pub(crate) async fn stay(screen: &Screen, cluster: &Cluster, stage: &Stage) {
 /// For each host a script that runs the agent's binary there, and one with a MySQL client.
 fn write_commands(cluster: &Cluster, folder: &Path) {
     for host in &cluster.hosts {
-        let line: Vec<String> = cluster.verb_line(&host.name, &["$@"]).iter().map(|word| format!("\"{word}\"")).collect();
+        let line: Vec<String> =
+            cluster.verb_line(&host.name, &["$@"]).iter().map(|word| format!("\"{word}\"")).collect();
         write_script(&folder.join(&host.name), &format!("exec {}", line.join(" ")));
         let client = repository().join("target/servers/bin/mysql");
         let line = format!("exec \"{}\" -uroot -S \"{}\" \"$@\"", client.display(), host.socket().display());

@@ -50,7 +50,8 @@ fn header(topology: &Value) -> String {
 
 fn server_line(name: &str, running: bool, topology: &Value, agent: &Value, written: Option<&Written>) -> String {
     let state = topology["members"][name]["state"].as_str().unwrap_or("-");
-    let lag = agent["server"]["lag_ms"].as_u64().map_or_else(|| "-".into(), |ms| format!("{:.1} s", ms as f64 / 1000.0));
+    let lag =
+        agent["server"]["lag_ms"].as_u64().map_or_else(|| "-".into(), |ms| format!("{:.1} s", ms as f64 / 1000.0));
     let writes = written.map_or(0, |written| written.acknowledged_by(name));
     format!(
         "  {name:<6}  {:<8} {state:<11} {:<8} {writes:>7} {lag:>7}   {}",

@@ -51,7 +51,11 @@ impl RoleChange<'_> {
             word("from"),
             word("to")
         );
-        let _ = writeln!(text, "  {:<11} {:>9} {:>10}   (ms; \"at\" is counted from {})", "phase", "took", "at", self.from_what);
+        let _ = writeln!(
+            text,
+            "  {:<11} {:>9} {:>10}   (ms; \"at\" is counted from {})",
+            "phase", "took", "at", self.from_what
+        );
         for row in self.rows() {
             let _ = writeln!(text, "  {:<11} {:>9.1} {:>10.1}   {}", row.phase, row.took, row.at, row.what);
         }
@@ -75,7 +79,12 @@ impl RoleChange<'_> {
         let mut rows = vec![Row { phase: first, took: noticed, at: noticed, what }];
         for name in PHASES {
             let (took, at) = (phase(name), rows[rows.len() - 1].at + phase(name));
-            rows.push(Row { phase: if name == "caught_up" { "caught up" } else { name }, took, at, what: explain(name, planned, to) });
+            rows.push(Row {
+                phase: if name == "caught_up" { "caught up" } else { name },
+                took,
+                at,
+                what: explain(name, planned, to),
+            });
         }
         let first_write = millis(self.gap.to.saturating_duration_since(self.begin.instant));
         let published = rows[rows.len() - 1].at;

@@ -39,7 +39,8 @@ impl Verdicts {
 
     /// One line for each.
     pub(crate) fn text(&self) -> String {
-        let line = |verdict: &Verdict| format!("  {}  {}\n", if verdict.held { "ok    " } else { "FAILED" }, verdict.what);
+        let line =
+            |verdict: &Verdict| format!("  {}  {}\n", if verdict.held { "ok    " } else { "FAILED" }, verdict.what);
         self.0.iter().map(line).collect()
     }
 }
@@ -52,7 +53,12 @@ pub(crate) async fn set_up(screen: &Screen, stage: &Stage) -> Cluster {
     let cluster = Cluster::start(stage, options.set("*", "failover.durability", "lossless")).await;
     for host in &cluster.hosts {
         let role = if host.name == "db1" { "primary" } else { "replica of db1" };
-        screen.say(&format!("  {}  {:<12}  MySQL {}, {role}", host.name, host.address.to_string(), version(host).await));
+        screen.say(&format!(
+            "  {}  {:<12}  MySQL {}, {role}",
+            host.name,
+            host.address.to_string(),
+            version(host).await
+        ));
     }
     cluster
 }
@@ -150,8 +156,7 @@ async fn switch_back(screen: &Screen, cluster: &Cluster, writer: &Writer, primar
     at_rest(cluster, "db1").await;
     writer.wait_for_acknowledged(A_WHILE).await;
     let topology = cluster.wait_for_topology("db1 takes writes", LIMIT, |topology| topology["primary"] == "db1").await;
-    let figures =
-        Figures { screen, cluster, writer, title: "planned switch", from_what: "the command", begin, before };
+    let figures = Figures { screen, cluster, writer, title: "planned switch", from_what: "the command", begin, before };
     figures.show(&topology, verdicts).await;
 }
 
@@ -186,7 +191,8 @@ impl Figures<'_> {
         };
         self.screen.print(&change.text());
         self.screen.print("\n");
-        verdicts.add(format!("{}: no acknowledged write lost ({lost} of {})", self.title, acknowledged.len()), lost == 0);
+        verdicts
+            .add(format!("{}: no acknowledged write lost ({lost} of {})", self.title, acknowledged.len()), lost == 0);
     }
 
     /// The record of an epoch, which is written a moment after clients are told.
