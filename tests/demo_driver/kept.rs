@@ -26,6 +26,7 @@ const KEPT: &str = "\0";
 const RESTART: Duration = Duration::from_secs(5);
 
 /// The front: the exit code.
+#[expect(clippy::zombie_processes, reason = "a keeper that stays outlives the front; init reaps it")]
 pub(crate) fn front(interrupt: &Interrupt, terminal: bool) -> i32 {
     let (output, writer) = std::io::pipe().expect("a pipe can be made");
     let mut keeper = start_keeper(writer, terminal);
@@ -138,9 +139,14 @@ The cluster is left running. For every host there is a command that runs mysql-h
   {at}/db1 promote db2 --dry-run       what a planned switch would do
   {at}/db1 promote db2                 a planned switch
   {at}/db1 history                     past role changes with their phases
-  kill -9 $(cat {at}/demo/db1/mysqld.pid)      an unplanned one (the server is started again after {restart} s)
+  kill -9 $(cat {at}/demo/db1/mysqld.pid)
+                                       an unplanned one, if db1 is the primary; started again after {restart} s
   {at}/db1-mysql -e 'SELECT COUNT(*) FROM app.t'
+                                       a MySQL client as root
   tail -f {at}/demo/db1/agent.log      what its agent says (also mysqld.log, zookeeper.log)
+
+The demo's client has stopped. What a server had not yet answered when it was killed (a heartbeat of its agent, say) it may
+bring back as a transaction that no other server has: `status` then names it, and keeps that server out of everything.
 
 End it, with everything that belongs to it:
 

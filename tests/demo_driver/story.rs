@@ -108,14 +108,16 @@ async fn failover(screen: &Screen, cluster: &Cluster, writer: &Writer, verdicts:
     let before = Instant::now();
     // A few writes, so that the gap is seen to begin within the time looked at.
     writer.wait_for_acknowledged(20).await;
-    // Between two writes of the client. A commit that waits for its acknowledgement when its server dies was never
-    // answered, so nobody is promised anything; but the restarted server may hold it as a transaction of its own, and then
-    // it is kept out until somebody decides. Taking such commits back is the part of `prestart`, a verb of a later version.
+    // Between two commits, of the client and of the agent. One that waits for its acknowledgement when its server dies was
+    // never answered, so nobody is promised anything; but the restarted server may hold it as a transaction of its own, and
+    // then it is kept out until somebody decides. Taking such commits back is the part of `prestart`, a verb of a later
+    // version.
+    next_heartbeat(cluster.host("db1")).await;
     let paused = writer.pause_between_writes().await;
     let begin = Mark::now();
     cluster.host("db1").kill(Kind::Mysqld);
     drop(paused);
-    screen.say("kill -9 of mysqld on db1, the primary (between two writes of the client)");
+    screen.say("kill -9 of mysqld on db1, the primary (between two commits)");
     let topology = cluster
         .wait_for_topology("another server takes writes", LIMIT, |topology| {
             topology["primary"].is_string() && topology["primary"] != "db1"
@@ -127,6 +129,19 @@ async fn failover(screen: &Screen, cluster: &Cluster, writer: &Writer, verdicts:
     let figures = Figures { screen, cluster, writer, title: "failover", from_what: "the kill", begin, before };
     figures.show(&topology, verdicts).await;
     primary
+}
+
+/// Waits until the agent of the primary has committed its next heartbeat: the one after that is half a second away.
+async fn next_heartbeat(host: &Host) {
+    const SEQUENCE: &str = "SELECT MAX(sequence) FROM mysql_ha.heartbeat WHERE server_uuid = @@server_uuid";
+    let before: Option<u64> = host.value(SEQUENCE).await;
+    wait_for(&format!("a heartbeat is committed on {}", host.name), LIMIT, async || {
+        match host.try_query::<(Option<u64>,)>(SEQUENCE).await?.first() {
+            Some((now,)) if *now > before => Ok(()),
+            _ => Err(format!("still {before:?}")),
+        }
+    })
+    .await;
 }
 
 /// Restarts the old primary.

@@ -81,13 +81,14 @@ impl Network {
         let address = self.address(cluster, number);
         let script = format!("ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up");
         within(pid, &["sh", "-c", &script]);
-        Some(Namespace { holder, hub: hub.pid(), cable })
+        Some(Namespace { holder, bond, hub: hub.pid(), cable })
     }
 }
 
 /// One host's network namespace.
 pub(crate) struct Namespace {
     holder: Process,
+    bond: Bond,
     hub: u32,
     cable: String,
 }
@@ -120,10 +121,15 @@ impl Namespace {
         within(self.pid(), &["iptables", "-w", "-F"]);
         self.set_cable(true);
     }
+}
 
-    /// Ends the holder; the namespace vanishes with its last process.
-    pub(crate) fn remove(&mut self) {
-        self.holder.kill();
+/// The namespace vanishes with its last process. The kernel would end the holder too, a moment after us: whoever looks
+/// right after a test would still find it.
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if self.bond == Bond::Bound {
+            self.holder.kill();
+        }
     }
 }
 
