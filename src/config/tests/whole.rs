@@ -107,3 +107,12 @@ fn the_lists_of_keys_hold_together() {
         }
     }
 }
+
+/// The README names every key that has no effect yet, so that nobody counts on one.
+#[test]
+fn the_readme_names_what_is_not_in_force() {
+    let readme = include_str!("../../../README.md");
+    for key in crate::config::keys::NOT_YET_IN_FORCE {
+        assert!(readme.contains(&format!("`{key}`")), "{key} is missing in the README");
+    }
+}
