@@ -7,6 +7,8 @@
 mod control;
 #[path = "mysql_control/fence.rs"]
 mod fence;
+#[path = "mysql_control/panic.rs"]
+mod panic;
 #[path = "mysql_control/probe.rs"]
 mod probe;
 #[path = "mysql_control/server.rs"]

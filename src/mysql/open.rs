@@ -3,7 +3,7 @@
 //! What clients wait for is only this: nothing more can be received, everything received is executed, and the variables
 //! are set. Ending the applier and forgetting the source (`STOP REPLICA; RESET REPLICA ALL`) take longer than all the
 //! rest together, since they write and sync InnoDB tables and delete relay logs; with the IO thread stopped the applier
-//! has nothing to apply, so both come afterwards ([`forget_source`]).
+//! has nothing to apply, so both come afterwards (`forget_source`).
 //!
 //! The last statement carries the lease's end, so that a copy of it that reaches the server late (a frozen agent that
 //! thaws, a full socket) leaves the server read-only (interleaving 14). The end is given on the *server's* clock: one
