@@ -1,7 +1,7 @@
 //! Networks that fail. All need namespaces; with loopback addresses they say so and pass over.
 
-use crate::scene::{Scene, at_rest, epoch, lossless};
-use crate::support::{Kind, Stage, run};
+use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless};
+use crate::support::{Kind, Stage, run, wait_for};
 
 fn cannot(stage: &Stage) -> bool {
     if !stage.can_partition() {
@@ -40,9 +40,7 @@ fn m3_host_cut_off() {
         // What was in flight when the cable was cut may make it diverge; it must stay read-only either way.
         scene
             .cluster
-            .wait_for_topology("the roles stay", crate::scene::LIMIT, |topology| {
-                topology["primary"] == primary.as_str()
-            })
+            .wait_for_topology("the roles stay", LIMIT, |topology| topology["primary"] == primary.as_str())
             .await;
         scene.end().await;
     });
@@ -80,13 +78,13 @@ fn zookeeper_leader_killed() {
 /// Writes go on until the lease must have been renewed many times over by other members.
 async fn no_write_fails_for_three_leases(scene: Scene, before: u64) {
     let sequence = async || {
-        let lease = scene.cluster.tree.get("lease").await.ok().flatten();
-        lease.and_then(|lease| lease["sequence"].as_u64()).unwrap_or(0)
+        let lease = scene.cluster.tree.get("lease").await?.ok_or("there is no lease")?;
+        lease["sequence"].as_u64().ok_or_else(|| format!("no sequence in {lease}"))
     };
-    let start = sequence().await;
-    crate::support::wait_for("the lease goes on being renewed", crate::scene::LIMIT, async || {
-        let now = sequence().await;
-        if now > start + 30 { Ok(()) } else { Err(format!("{} renewals", now - start)) }
+    let start = wait_for("the lease can be read", LIMIT, sequence).await;
+    wait_for("the lease goes on being renewed", LIMIT, async || match sequence().await? {
+        now if now > start + 30 => Ok(()),
+        now => Err(format!("at {now}, from {start}")),
     })
     .await;
     assert_eq!(epoch(&scene.cluster).await, before, "a role changed");
