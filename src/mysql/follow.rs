@@ -79,11 +79,7 @@ fn all_of(server_uuid: &str) -> Result<GtidSet, ControlError> {
 }
 
 /// What of `own` the primary has not executed.
-async fn extra_here(
-    mut primary: Connection,
-    address: &str,
-    own: &GtidSet,
-) -> Result<GtidSet, ControlError> {
+async fn extra_here(mut primary: Connection, address: &str, own: &GtidSet) -> Result<GtidSet, ControlError> {
     if own.is_empty() {
         return Ok(GtidSet::new());
     }

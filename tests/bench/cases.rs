@@ -59,7 +59,7 @@ pub(crate) struct Run {
     pub(crate) lost: usize,
     /// Two servers were certainly writable at once.
     pub(crate) overlap: bool,
-    /// How the killed host's ZooKeeper member stood: an election has to come first when it led.
+    /// The killed host's ZooKeeper member led the ensemble: an election had to come first.
     pub(crate) leader_died: bool,
 }
 

@@ -8,7 +8,9 @@
 //! first on the new one. *raced*, *caught up*, *claimed*, *waited*, *promoted* and *published* are the winner's own, from
 //! `history/<epoch>`. *noticed* is what lies before them (from the last acknowledged write to the winner's noticing that
 //! there is no primary), *writing again* what comes after, by the wall clock that all processes of one machine share (the
-//! record has it in whole milliseconds). The percentiles of each row are its own: they do not add up.
+//! record has it in whole milliseconds). The percentiles of each row are its own: they do not add up. When mysqld is
+//! killed, most of *noticed* is the kernel's: a process counts as dead when all its memory and threads are gone
+//! (`--timeline` shows when the agent's watch on it fired). A host is killed with its ZooKeeper member, the cable first.
 //!
 //! Nothing is asserted about time. Acknowledged writes that were lost and servers that were writable at once are
 //! counted in every run and printed; both have to be 0.
