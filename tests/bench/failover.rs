@@ -4,8 +4,8 @@
 //! 500 ms, renewals 300 ms, ZooKeeper's tick 200 ms, `lossless` with semi-sync. A client writes 200 rows a second all the
 //! while, follows `topology` by a watch and keeps a connection open to every server. Printed are Markdown tables.
 //!
-//! **What is measured how.** The *gap* is the client's: from its last acknowledged write on the old primary to its
-//! first on the new one. *raced*, *caught up*, *claimed*, *waited*, *promoted* and *published* are the winner's own, from
+//! **What is measured how.** The *gap* is the client's: the longest time without an acknowledged write, as a rule
+//! that from its last on the old primary to its first on the new one, which the phases divide. *raced*, *caught up*, *claimed*, *waited*, *promoted* and *published* are the winner's own, from
 //! `history/<epoch>`. *noticed* is what lies before them (from the last acknowledged write to the winner's noticing that
 //! there is no primary), *writing again* what comes after, by the wall clock that all processes of one machine share (the
 //! record has it in whole milliseconds). The percentiles of each row are its own: they do not add up. When mysqld is
