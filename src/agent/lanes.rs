@@ -10,7 +10,7 @@ use super::shared::{Busy, Shared, Taken, now};
 use super::watcher::Hands;
 use crate::core::action::{MysqlAction, MysqlKind, Purpose, Write};
 use crate::core::reason::Reason;
-use crate::core::view::Failure;
+use crate::core::view::{Failure, Server};
 use crate::mysql::control::Done;
 use crate::zookeeper::lease_keeper::LeaseKeeper;
 use crate::zookeeper::viewer::Viewer;
@@ -88,7 +88,7 @@ pub async fn write_notes(writer: Writer, mut notes: mpsc::Receiver<Write>) {
 }
 
 /// How often the connections for actions are looked at.
-const KEEP_OPEN: Duration = Duration::from_secs(2);
+const KEEP_OPEN: Duration = Duration::from_secs(5);
 /// How long that may take for each.
 const WARM: Duration = Duration::from_millis(300);
 
@@ -139,6 +139,9 @@ impl MysqlLane {
                 Err(error) => warn!(event = "failed", action = ?kind, ms, %error, "on MySQL"),
             }
         }
+        if result.as_ref().is_ok_and(|done| *done == Done::Done) {
+            self.shared.server.change(|server| anticipate(server, &action));
+        }
         let asked = now();
         let facts = hands.facts().await;
         drop(hands);
@@ -166,6 +169,23 @@ impl MysqlLane {
             }
         });
         drop(taken);
+    }
+}
+
+/// What an action itself has proven by reading it back goes into the view at once, ahead of the complete reading: clients
+/// wait for the next step (the claim, the publication), which goes through the other lane.
+fn anticipate(server: &mut Server, action: &MysqlAction) {
+    let Some((facts, at)) = &mut server.facts else { return };
+    match action {
+        MysqlAction::WaitApplied { set, .. } => facts.executed = facts.executed.union(set),
+        MysqlAction::Open { .. } => {
+            facts.read_only = false;
+            facts.super_read_only = false;
+            facts.offline_mode = false;
+            // A probe that asked before must not overwrite it.
+            *at = now();
+        }
+        _ => {}
     }
 }
 

@@ -231,10 +231,19 @@ impl Control {
         }
         match self.channel().await?.map(|channel| channel.io) {
             None | Some(IoThread::No) => Ok(Done::Done),
-            Some(_) => Err(ControlError::NotInForce(
-                "the IO thread was stopped and runs again; somebody else starts it (an operator, another tool)".into(),
-            )),
+            Some(_) => Err(runs_again()),
         }
+    }
+
+    /// Stops the IO thread of a channel that is there, and reads the position that nothing can add to any more.
+    pub(crate) async fn stop_receiving(&mut self) -> Result<Position, ControlError> {
+        // Also where it is stopped: a START that somebody sent just before would still be under way, and STOP waits for it.
+        self.line.run("STOP REPLICA IO_THREAD", STEP).await.doing("stopping the IO thread")?;
+        let position = self.position().await?;
+        if position.channel.as_ref().is_some_and(|channel| channel.io != IoThread::No) {
+            return Err(runs_again());
+        }
+        Ok(position)
     }
 
     pub(crate) async fn start_applier(&mut self) -> Result<Done, ControlError> {
@@ -345,6 +354,12 @@ impl Control {
         }
         Ok(Done::Done)
     }
+}
+
+fn runs_again() -> ControlError {
+    ControlError::NotInForce(
+        "the IO thread was stopped and runs again; somebody else starts it (an operator, another tool)".into(),
+    )
 }
 
 pub(crate) fn applier_error(channel: &Channel) -> String {

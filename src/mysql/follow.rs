@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::core::gtid::GtidSet;
 
-use super::connect::{Connection, Line, Place, Row, literal};
+use super::connect::{Connection, Line, Place, Row, Target, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP, applier_error};
 use super::facts;
 
@@ -49,14 +49,17 @@ async fn follow_counting(
     // Read-only before anything else, also where it turns out to have diverged; and its set cannot grow any more.
     close_for_following(control).await?;
     // Own set first: what the primary executes between the two reads must not look like missing there.
-    let position = control.position().await?;
+    let target = control.line.target().at(address)?;
+    // A login takes as long as half of the rest: it begins at once.
+    let (position, primary) = tokio::join!(control.position(), connect_proven(&target, address, server_uuid, STEP));
+    let (position, primary) = (position?, primary?);
     let mut own = position.received().subtract(promised);
     if position.channel.as_ref().is_some_and(|channel| channel.source_uuid == server_uuid) {
         // Received from this very primary and in its commit still: a transaction is sent before it is in
         // gtid_executed, and while an acknowledgement is missing it is not for long. It is no divergence.
         own = own.subtract(&all_of(server_uuid)?);
     }
-    let extra = extra_here(control, address, server_uuid, &own).await?;
+    let extra = extra_here(primary, address, &own).await?;
     if !extra.is_empty() {
         return Ok(Done::Diverged { extra });
     }
@@ -77,13 +80,10 @@ fn all_of(server_uuid: &str) -> Result<GtidSet, ControlError> {
 }
 
 /// What of `own` the primary has not executed.
-async fn extra_here(
-    control: &mut Control,
-    address: &str,
-    server_uuid: &str,
-    own: &GtidSet,
-) -> Result<GtidSet, ControlError> {
-    let mut primary = connect_to(control, address, server_uuid, STEP).await?;
+async fn extra_here(mut primary: Connection, address: &str, own: &GtidSet) -> Result<GtidSet, ControlError> {
+    if own.is_empty() {
+        return Ok(GtidSet::new());
+    }
     let sql = "SELECT @@global.gtid_executed AS executed";
     let executed =
         |row: Row| facts::set(&row.text_or_empty("executed"), address).doing("reading the primary's gtid_executed");
@@ -105,8 +105,16 @@ pub(crate) async fn connect_to(
     server_uuid: &str,
     limit: Duration,
 ) -> Result<Connection, ControlError> {
-    let target = control.line.target().at(address)?;
-    let mut connection = Connection::open(&target, limit).await.doing("connecting to another server of the cluster")?;
+    connect_proven(&control.line.target().at(address)?, address, server_uuid, limit).await
+}
+
+async fn connect_proven(
+    target: &Target,
+    address: &str,
+    server_uuid: &str,
+    limit: Duration,
+) -> Result<Connection, ControlError> {
+    let mut connection = Connection::open(target, limit).await.doing("connecting to another server of the cluster")?;
     let row = connection.row("SELECT @@server_uuid AS uuid", limit).await.doing("asking for server_uuid")?;
     let found = row.text_or_empty("uuid");
     if found.eq_ignore_ascii_case(server_uuid) {
@@ -138,8 +146,8 @@ async fn repoint(control: &mut Control, address: &str) -> Result<(), ControlErro
     }
     let by_position = present.is_some_and(|row| !row.is_on("Auto_Position"));
     if present.is_some() {
-        control.stop_io().await?;
-        keep_relay_logs(control, by_position).await?;
+        let missing = control.stop_receiving().await?.unapplied();
+        keep_relay_logs(control, by_position, missing).await?;
     }
     let sql = change_source(control, &host, port, present.is_none() || by_position);
     control.line.run(&sql, STEP).await.doing("pointing replication at another source")
@@ -160,10 +168,10 @@ fn points_there(row: &Row, host: &str, port: u16, control: &Control) -> bool {
         && row.number("Last_IO_Errno") != Some(1045)
 }
 
-/// Sees to it that `CHANGE REPLICATION SOURCE` throws nothing away; the IO thread has stopped.
-async fn keep_relay_logs(control: &mut Control, by_position: bool) -> Result<(), ControlError> {
+/// Sees to it that `CHANGE REPLICATION SOURCE` throws nothing away; the IO thread has stopped, `missing` is what was
+/// received and not executed then.
+async fn keep_relay_logs(control: &mut Control, by_position: bool, missing: GtidSet) -> Result<(), ControlError> {
     const WHAT: &str = "point replication at another source";
-    let missing = control.position().await?.unapplied();
     if by_position {
         // Switching to auto-position needs both threads stopped, and so everything executed.
         if !missing.is_empty() {

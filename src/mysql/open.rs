@@ -14,7 +14,6 @@
 use std::time::Duration;
 
 use crate::core::time::Moment;
-use crate::core::view::IoThread;
 use crate::host::clock;
 
 use super::connect::{Line, literal};
@@ -48,15 +47,8 @@ async fn end_receiving(control: &mut Control) -> Result<(), ControlError> {
     if control.channel().await?.is_none() {
         return Ok(());
     }
-    // Stopped as a rule. A START that somebody sent just before would still be under way: STOP waits for it.
-    control.line.run("STOP REPLICA IO_THREAD", STEP).await.doing("stopping the IO thread")?;
     // After it nothing new can arrive between this reading and the opening.
-    let position = control.position().await?;
-    if position.channel.as_ref().is_some_and(|channel| channel.io != IoThread::No) {
-        return Err(ControlError::NotInForce(
-            "the IO thread was stopped and runs again; somebody else starts it (an operator, another tool)".into(),
-        ));
-    }
+    let position = control.stop_receiving().await?;
     match position.unapplied() {
         missing if missing.is_empty() => Ok(()),
         missing => Err(ControlError::Unapplied { what: "open the server", missing }),

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::scene::{LIMIT, at_rest, epoch, lossless};
 use crate::support::{
-    Cluster, ClusterOptions, Gap, Kind, ReadOnlyProbe, Stage, Writer, WriterOptions, missing, wait_for,
+    Cluster, ClusterOptions, Gap, Kind, Outcome, ReadOnlyProbe, Stage, Writer, WriterOptions, Written, missing,
+    wait_for,
 };
 
 /// What happens to the primary.
@@ -51,15 +52,15 @@ const RECORDED: [&str; 6] = ["raced", "caught_up", "claimed", "waited", "promote
 
 /// What a run found. Lengths in ms.
 pub(crate) struct Run {
-    /// The client's gap.
+    /// The client's longest gap.
     pub(crate) gap: f64,
-    /// The phases within it, in their order.
+    /// The phases from its last write on the old primary to its first on the new one, in their order.
     pub(crate) phases: Vec<(&'static str, f64)>,
     /// Acknowledged writes that the new primary does not have.
     pub(crate) lost: usize,
     /// Two servers were certainly writable at once.
     pub(crate) overlap: bool,
-    /// How the killed host's ZooKeeper member stood: an election has to come first when it led.
+    /// The killed host's ZooKeeper member led the ensemble: an election had to come first.
     pub(crate) leader_died: bool,
 }
 
@@ -115,11 +116,12 @@ impl Bench {
         let overlap = probe.stop().await.overlap().is_some();
 
         let around = clocks.0.checked_sub(Duration::from_millis(200)).unwrap_or(clocks.0);
-        let gap = written.longest_gap_since(around);
+        let longest = written.longest_gap_since(around);
+        let gap = change_of_hands(&written, &self.primary, &next).unwrap_or(longest);
         let history = self.history(before + 1).await;
         let new_primary = self.cluster.host(&next);
         let lost = missing(new_primary, &written.acknowledged_ids()).await.map_or(usize::MAX, |ids| ids.len());
-        let run = Run { gap: ms(gap.length()), phases: phases(gap, clocks, &history), lost, overlap, leader_died };
+        let run = Run { gap: ms(longest.length()), phases: phases(gap, clocks, &history), lost, overlap, leader_died };
         if self.timeline {
             self.print_timeline(gap, clocks);
         }
@@ -204,6 +206,15 @@ impl Bench {
         lines.sort();
         lines.iter().for_each(|line| eprintln!("{line}"));
     }
+}
+
+/// From the last acknowledgement of the old primary to the first of the new one: as a rule the longest gap.
+fn change_of_hands(written: &Written, old: &str, new: &str) -> Option<Gap> {
+    let times = |host: &str| -> Vec<Instant> {
+        let its = written.writes.values().filter(|write| write.host == host);
+        its.filter_map(|write| if let Outcome::Acknowledged(at) = write.outcome { Some(at) } else { None }).collect()
+    };
+    Some(Gap { from: times(old).into_iter().max()?, to: times(new).into_iter().min()? })
 }
 
 /// `uuid:1:5-7,uuid:…` one by one.

@@ -4,11 +4,13 @@
 //! 500 ms, renewals 300 ms, ZooKeeper's tick 200 ms, `lossless` with semi-sync. A client writes 200 rows a second all the
 //! while, follows `topology` by a watch and keeps a connection open to every server. Printed are Markdown tables.
 //!
-//! **What is measured how.** The *gap* is the client's: from its last acknowledged write on the old primary to its
-//! first on the new one. *raced*, *caught up*, *claimed*, *waited*, *promoted* and *published* are the winner's own, from
+//! **What is measured how.** The *gap* is the client's: the longest time without an acknowledged write, as a rule
+//! that from its last on the old primary to its first on the new one, which the phases divide. *raced*, *caught up*, *claimed*, *waited*, *promoted* and *published* are the winner's own, from
 //! `history/<epoch>`. *noticed* is what lies before them (from the last acknowledged write to the winner's noticing that
 //! there is no primary), *writing again* what comes after, by the wall clock that all processes of one machine share (the
-//! record has it in whole milliseconds). The percentiles of each row are its own: they do not add up.
+//! record has it in whole milliseconds). The percentiles of each row are its own: they do not add up. When mysqld is
+//! killed, most of *noticed* is the kernel's: a process counts as dead when all its memory and threads are gone
+//! (`--timeline` shows when the agent's watch on it fired). A host is killed with its ZooKeeper member, the cable first.
 //!
 //! Nothing is asserted about time. Acknowledged writes that were lost and servers that were writable at once are
 //! counted in every run and printed; both have to be 0.
@@ -60,7 +62,7 @@ fn main() {
                 eprintln!("{case}, run {number} of {}: {run}", options.runs);
                 runs.push(run);
             }
-            table::print_case(case, &runs);
+            table::print_case(case, runs);
         }
     });
 }
