@@ -11,7 +11,7 @@ use super::report::{Mark, RoleChange};
 use super::screen::Screen;
 use crate::scene::{LIMIT, at_rest};
 use crate::support::{
-    Cluster, ClusterOptions, Host, Kind, ReadOnlyProbe, Stage, Writer, WriterOptions, missing, wait_for,
+    Cluster, ClusterOptions, Host, Kind, ReadOnlyProbe, Stage, Writer, WriterOptions, missing, next_heartbeat, wait_for,
 };
 
 /// Writes between two steps: some two seconds at the client's pace.
@@ -129,19 +129,6 @@ async fn failover(screen: &Screen, cluster: &Cluster, writer: &Writer, verdicts:
     let figures = Figures { screen, cluster, writer, title: "failover", from_what: "the kill", begin, before };
     figures.show(&topology, verdicts).await;
     primary
-}
-
-/// Waits until the agent of the primary has committed its next heartbeat: the one after that is half a second away.
-async fn next_heartbeat(host: &Host) {
-    const SEQUENCE: &str = "SELECT MAX(sequence) FROM mysql_ha.heartbeat WHERE server_uuid = @@server_uuid";
-    let before: Option<u64> = host.value(SEQUENCE).await;
-    wait_for(&format!("a heartbeat is committed on {}", host.name), LIMIT, async || {
-        match host.try_query::<(Option<u64>,)>(SEQUENCE).await?.first() {
-            Some((now,)) if *now > before => Ok(()),
-            _ => Err(format!("still {before:?}")),
-        }
-    })
-    .await;
 }
 
 /// Restarts the old primary.

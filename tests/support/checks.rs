@@ -48,6 +48,20 @@ pub(crate) async fn assert_nothing_lost(cluster: &Cluster, written: &Written) {
     }
 }
 
+/// Waits until the agent of the primary has committed its next heartbeat: the one after that is half a second away. A
+/// commit that waits for its acknowledgement when its server dies may come back as a transaction of that server's own.
+pub(crate) async fn next_heartbeat(host: &Host) {
+    const SEQUENCE: &str = "SELECT MAX(sequence) FROM mysql_ha.heartbeat WHERE server_uuid = @@server_uuid";
+    let before: Option<u64> = host.value(SEQUENCE).await;
+    wait_for(&format!("a heartbeat is committed on {}", host.name), Duration::from_secs(30), async || {
+        match host.try_query::<(Option<u64>,)>(SEQUENCE).await?.first() {
+            Some((now,)) if *now > before => Ok(()),
+            _ => Err(format!("still {before:?}")),
+        }
+    })
+    .await;
+}
+
 /// Which of the ids the server does not have.
 pub(crate) async fn missing(host: &Host, ids: &BTreeSet<u64>) -> Result<BTreeSet<u64>, String> {
     let present: BTreeSet<u64> =

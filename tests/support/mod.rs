@@ -42,7 +42,7 @@ mod tree;
 mod verbs;
 mod writer;
 
-pub(crate) use checks::{assert_nothing_lost, missing, wait_for};
+pub(crate) use checks::{assert_nothing_lost, missing, next_heartbeat, wait_for};
 pub(crate) use cluster::Cluster;
 pub(crate) use host::{Host, Kind};
 pub(crate) use network::{MYSQL_PORT, ZOOKEEPER_PORT};
