@@ -23,6 +23,7 @@ use crate::core::timing::Timing;
 use crate::core::view::{Held, Own};
 use crate::host::clock;
 use crate::host::lease_file::{self, LeaseFile};
+use crate::host::notify::{self, Notifier};
 use crate::host::state_dir::{StateDir, StateDirError};
 use crate::mysql::connect::{Place, Target};
 use crate::zookeeper::lease_keeper::LeaseKeeper;
@@ -219,6 +220,7 @@ impl Start {
             notes,
             fence: orders,
             hurry,
+            notifier: Notifier::default(),
             opened_note: Note::of_opening(&config.state_dir),
             state_dir,
             marked: false,
@@ -306,6 +308,7 @@ async fn told_to_stop() {
 }
 
 fn stopped(shared: &Shared) -> End {
+    notify::stopping();
     let role = shared.decision.borrow().as_ref().map_or(Role::Unknown, |decision| decision.outcome.role);
     if role == Role::Primary {
         warn!(
@@ -343,7 +346,7 @@ async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: wat
                     changed.tags = next.tags.clone();
                     *own = Arc::new(changed);
                 });
-                config = next;
+                config = config.reloaded(&next);
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::core::reason::Reason;
 use crate::core::table::step;
 use crate::core::view::{Ensemble, Held, View};
 use crate::host::clock;
+use crate::host::notify::Notifier;
 use crate::host::state_dir::{Member, StateDir};
 
 /// Between two looks while something is under way whose next step may come by itself.
@@ -48,6 +49,8 @@ pub struct Turn {
     pub hurry: mpsc::Sender<()>,
     /// The marker that this server is under our care.
     pub state_dir: StateDir,
+    /// systemd.
+    pub notifier: Notifier,
     /// Which life of the server was opened.
     pub opened_note: Note,
     /// The marker has been written.
@@ -70,6 +73,7 @@ impl Turn {
                 return refusal;
             }
             self.mark_managed(&view);
+            self.notifier.turned(now());
             let pause = if decision.outcome.urgent { URGENT } else { REST };
             self.publish(decision, &view);
             tokio::select! {
@@ -128,6 +132,7 @@ impl Turn {
         if changed {
             let epoch = view.ensemble.topology.record().map_or(0, |topology| topology.epoch);
             let outcome = &decision.outcome;
+            self.notifier.status(&format!("{}: {}", outcome.role, outcome.detail));
             info!(event = "decided", row = decision.row, reason = %outcome.reason, role = %outcome.role, epoch, "{}", outcome.detail);
         }
         let opened = view.held.as_ref().is_some_and(|held| !held.inherited && decision.want_opened != held.opened);

@@ -6,5 +6,6 @@
 
 pub mod clock;
 pub mod lease_file;
+pub mod notify;
 pub mod process;
 pub mod state_dir;

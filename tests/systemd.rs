@@ -1,0 +1,60 @@
+//! What systemd sees of the agent, over a real notify socket: ready although neither ZooKeeper nor MySQL answers (an
+//! outage of theirs must not become a restart loop), a status in words, a watchdog that is fed, an orderly stop.
+
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Ends the agent with the test, however it ends.
+struct Agent(Child);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits for a datagram with `part` in it; those before are skipped.
+fn expect(socket: &UnixDatagram, part: &str) {
+    let since = Instant::now();
+    let mut buffer = [0; 4096];
+    while since.elapsed() < LIMIT {
+        if let Ok(length) = socket.recv(&mut buffer)
+            && String::from_utf8_lossy(&buffer[..length]).contains(part)
+        {
+            return;
+        }
+    }
+    panic!("waited {LIMIT:?} in vain for {part}");
+}
+
+#[test]
+fn ready_without_zookeeper_and_mysql_fed_and_stopped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display();
+    let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a limit");
+    let config = format!(
+        "cluster: c\nname: db1\nzookeeper: {{hosts: ['127.0.0.1:1']}}\nfailover: {{durability: async}}\n\
+         state_dir: {path}/state\nrun_dir: {path}/run\n\
+         mysql: {{socket: {path}/none.sock, user: agent, password: x, advertise: '127.0.0.1:3306', \
+         replication: {{user: repl, password: x}}}}\n"
+    );
+    std::fs::write(folder.path().join("agent.yaml"), config).expect("the file can be written");
+    let child = Command::new(env!("CARGO_BIN_EXE_mysql-ha-agent"))
+        .args(["run", "--config"])
+        .arg(folder.path().join("agent.yaml"))
+        .env("NOTIFY_SOCKET", folder.path().join("notify"))
+        .spawn()
+        .expect("the agent starts");
+    let mut agent = Agent(child);
+    expect(&socket, "READY=1");
+    expect(&socket, "WATCHDOG=1");
+    let pid = agent.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
+    expect(&socket, "STOPPING=1");
+    assert_eq!(agent.0.wait().expect("it ends").code(), Some(0));
+}
