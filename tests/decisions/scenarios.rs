@@ -279,6 +279,20 @@ fn holder(case: Add<'_>) {
             w.memory.race = None;
         }),
     );
+    case("P4", "waiting_old_lease", "FenceRemote", "the old lease is over, and nobody says its server is read-only", {
+        promoted().with(|w| {
+            w.topology().reason = Reason::AgentLost;
+            w.held().opened = true;
+        })
+    });
+    case("P7", "opening", "Open", "the same, fenced or tried to", {
+        let mut world = promoted().with(|w| {
+            w.topology().reason = Reason::AgentLost;
+            w.held().opened = true;
+        });
+        world.step();
+        world
+    });
     let by_hand = |w: &mut World| {
         w.topology().primary = None;
         w.topology().reason = Reason::ReadOnlyByHand;
