@@ -20,7 +20,8 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
     let mut topology = Topology {
         format: Topology::FORMAT,
         cluster: own.cluster.clone(),
-        epoch: 1,
+        // 1; more where the cluster ran before and its `topology` was deleted: no epoch, and no node of `history`, comes twice.
+        epoch: case.lease_node().map_or(1, |lease| lease.record.epoch + 1),
         primary: Some(own.name.clone()),
         since: case.view.wall.clone(),
         reason,
