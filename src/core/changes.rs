@@ -20,7 +20,8 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
     let mut topology = Topology {
         format: Topology::FORMAT,
         cluster: own.cluster.clone(),
-        epoch: 1,
+        // 1; more where the cluster ran before and its `topology` was deleted: no epoch, and no node of `history`, comes twice.
+        epoch: case.lease_node().map_or(1, |lease| lease.record.epoch + 1),
         primary: Some(own.name.clone()),
         since: case.view.wall.clone(),
         reason,
@@ -115,7 +116,11 @@ fn members_now(topology: &Topology, case: &Case<'_>) -> BTreeMap<String, Member>
         };
     }
     for agent in case.others().filter(|agent| follows(agent, &own_uuid)) {
-        if let Some(member) = replica_member(agent, &own_uuid) {
+        let Some(member) = replica_member(agent, &own_uuid) else { continue };
+        // A second agent of one server, or a copied server, is refused (row S2), and its short presence must leave
+        // nothing behind: recorded, it would keep out the member whose UUID it has, and be waited for in every race.
+        let twin = members.iter().any(|(name, known)| *name != agent.name && known.server_uuid == member.server_uuid);
+        if !twin {
             members.insert(agent.name.clone(), member);
         }
     }

@@ -89,6 +89,13 @@ impl GtidSet {
         rest
     }
 
+    /// What the server with this UUID did not number, with a tag or without.
+    #[must_use]
+    pub fn of_others(&self, uuid: &str) -> Self {
+        let others = self.origins.iter().filter(|(origin, _)| !origin.uuid.eq_ignore_ascii_case(uuid));
+        Self { origins: others.map(|(origin, intervals)| (origin.clone(), intervals.clone())).collect() }
+    }
+
     fn add(&mut self, origin: Origin, interval: Interval) {
         let entry = self.origins.entry(origin).or_default();
         entry.push(interval);

@@ -98,3 +98,18 @@ fn the_heartbeat_is_written_under_a_lease_and_not_while_closing() {
     });
     assert!(!closing.step().heartbeat_write);
 }
+
+#[test]
+fn a_deleted_topology_is_adopted_anew_over_our_own_master() {
+    let mut world = primary();
+    world.view.ensemble.topology = Node::Absent;
+    let decision = world.step();
+    let adopt = write(&decision);
+    assert_eq!(adopt.purpose, Purpose::Adopt);
+    assert!(adopt.ops.iter().any(|op| matches!(op, Op::Delete(Path::Master, _))), "it is there: {adopt:?}");
+    let epoch = adopt.ops.iter().find_map(|op| match op {
+        Op::Create(Path::Topology, Record::Topology(next)) => Some(next.epoch),
+        _ => None,
+    });
+    assert_eq!(epoch, Some(8), "the lease knows epoch 7");
+}

@@ -279,6 +279,20 @@ fn holder(case: Add<'_>) {
             w.memory.race = None;
         }),
     );
+    case("P4", "waiting_old_lease", "FenceRemote", "the old lease is over, and nobody says its server is read-only", {
+        promoted().with(|w| {
+            w.topology().reason = Reason::AgentLost;
+            w.held().opened = true;
+        })
+    });
+    case("P7", "opening", "Open", "the same, fenced or tried to", {
+        let mut world = promoted().with(|w| {
+            w.topology().reason = Reason::AgentLost;
+            w.held().opened = true;
+        });
+        world.step();
+        world
+    });
     let by_hand = |w: &mut World| {
         w.topology().primary = None;
         w.topology().reason = Reason::ReadOnlyByHand;
@@ -541,6 +555,14 @@ fn race(case: Add<'_>) {
         }),
     );
     case("R6", "unhealthy", "Withdraw", "a vote whose server has died", voted().with(exited));
+    let foreign = |w: &mut World| {
+        w.topology().durability.floor = gtids(5);
+        w.facts().executed = format!("{}:1-9,{}:1-2", uuid("db1"), uuid("db3")).parse().unwrap();
+    };
+    case("R6", "diverged", "", "what nobody can have received from the last primary", vacant().with(foreign));
+    case("R8", "racing", "Vote", "the same, known to the last primary", {
+        vacant().with(foreign).with(|w| w.lease().watermark = format!("{}:1-2", uuid("db3")).parse().unwrap())
+    });
     case("R6", "diverged", "", "transactions of its own", vacant().with(|w| w.view.server.errant = gtids(3)));
     case(
         "R7",

@@ -88,15 +88,16 @@ pub fn adopt(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     )
 }
 
-/// The transaction that makes us the primary of epoch 1.
+/// The transaction that makes us the primary of the first epoch.
 fn adoption_ops(case: &Case<'_>, reason: Reason) -> Option<Vec<Op>> {
     let topology = changes::adopted(case, reason)?;
     let lease = own_lease(case, topology.epoch, true)?;
-    Some(vec![
-        Op::Create(Path::Topology, Record::Topology(topology.clone())),
-        Op::Create(Path::Master, Record::Master(own_master(case, topology.epoch)?)),
-        write_lease(case, lease),
-    ])
+    let mut ops = vec![Op::Create(Path::Topology, Record::Topology(topology.clone()))];
+    // Of a running cluster whose `topology` somebody deleted.
+    ops.extend(case.own_master().map(|master| Op::Delete(Path::Master, master.version)));
+    ops.push(Op::Create(Path::Master, Record::Master(own_master(case, topology.epoch)?)));
+    ops.push(write_lease(case, lease));
+    Some(ops)
 }
 
 /// Our `master` node for an epoch.

@@ -167,34 +167,48 @@ fn reach(promotion: &mut Promotion, reached: Reached, now: Moment) {
     promotion.last = now;
 }
 
+/// What fencing the old primary over the network may cost where its lease is over and nothing else is waited for.
+const REMOTE_FENCE: Duration = Duration::from_millis(200);
+
 /// `master` is ours; the server stays read-only until the lease that was replaced cannot be in use any more.
+///
+/// A lease that nobody gave up (its agent is gone) is as a rule over when its holder's session is: nothing is left to wait for,
+/// yet nobody says that the old server is read-only. It is fenced over the network before ours opens, where it answers.
 pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (topology, held) = holder(case)?;
-    if held.opened || is_published(case, &topology.record) || kept_read_only(&topology.record) {
+    if is_published(case, &topology.record) || kept_read_only(&topology.record) {
         return None;
     }
     let promotion = promotion(case, memory, &topology.record)?;
-    if case.now >= promotion.wait_until {
+    let waits = !held.opened && case.now < promotion.wait_until;
+    let old = promotion
+        .from
+        .as_ref()
+        .filter(|name| *name != case.me() && !promotion.remote_fence_tried)
+        .and_then(|name| topology.record.members.get(name));
+    let unproven = promotion.cause == Reason::AgentLost && !case.writable() && case.healthy();
+    if !waits && (old.is_none() || !unproven) {
         return None;
     }
     let rest = promotion.wait_until.until(case.now);
-    let text = format!("promoted; waits {:.1} s until the old primary's lease cannot be in use", rest.as_secs_f64());
+    let text = match waits {
+        true => format!("promoted; waits {:.1} s until the old primary's lease cannot be in use", rest.as_secs_f64()),
+        false => "promoted; the old primary's agent is gone: makes that server read-only over the network".to_owned(),
+    };
     let outcome = Outcome::wait(Role::Replica, Reason::WaitingOldLease, text).urgent();
-    let old =
-        promotion.from.as_ref().filter(|name| *name != case.me()).and_then(|name| topology.record.members.get(name));
     Some(match old {
-        // Belt and braces: it costs nothing while we wait anyway, and an agent that died may have left it writable.
-        Some(old) if !promotion.remote_fence_tried => {
+        // An agent that died may have left it writable.
+        Some(old) => {
             promotion.remote_fence_tried = true;
             // Over before the wait is: the action that opens must not find its lane taken by a host that is gone.
-            let limit = (rest * 3 / 4).min(Duration::from_secs(1));
+            let limit = if waits { (rest * 3 / 4).min(Duration::from_secs(1)) } else { REMOTE_FENCE };
             outcome.mysql(MysqlAction::FenceRemote {
                 address: old.address.clone(),
                 server_uuid: old.server_uuid.clone(),
                 limit,
             })
         }
-        _ => outcome,
+        None => outcome,
     })
 }
 

@@ -179,11 +179,8 @@ pub fn unfit(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             Reason::Unhealthy,
             format!("this host's server does not answer: it takes no part in the race ({:?})", case.view.server.health),
         )
-    } else if !case.view.server.errant.is_empty() {
-        (
-            Reason::Diverged,
-            format!("holds transactions of its own ({}): it takes no part in the race", case.view.server.errant),
-        )
+    } else if let Some(extra) = own_transactions(case) {
+        (Reason::Diverged, format!("holds transactions of its own ({extra}): it takes no part in the race"))
     } else {
         return None;
     };
@@ -194,6 +191,29 @@ pub fn unfit(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         }
         None => outcome,
     })
+}
+
+/// Transactions of our own: found by comparing with a primary, or such as nobody can have received from the last one.
+///
+/// The second needs no memory and no primary to ask: an agent that was restarted, or whose server came back too late to be
+/// compared with a primary that is lost by now, must not bring the leader to fetch what died unacknowledged with an
+/// earlier primary. All that a member may hold is what the last claim held (the floor), what the last primary was known
+/// to hold (the watermark), and what that one numbered itself.
+fn own_transactions(case: &Case<'_>) -> Option<GtidSet> {
+    let compared = &case.view.server.errant;
+    if !compared.is_empty() {
+        return Some(compared.clone());
+    }
+    let topology = &case.topology()?.record;
+    let floor = &topology.durability.floor;
+    let writer = topology.members.get(case.last_writer()?)?;
+    // No claim yet: what was there before the adoption is unknown.
+    if floor.is_empty() {
+        return None;
+    }
+    let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
+    let extra = case.facts()?.received().subtract(&floor.union(&watermark)).of_others(&writer.server_uuid);
+    (!extra.is_empty()).then_some(extra)
 }
 
 /// Receives and acknowledges nothing more: only then is what it has received a vote (interleaving 4).
