@@ -1,6 +1,7 @@
 //! The lanes: each does one thing at a time, and what it changed is read back before it is free again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -28,6 +29,15 @@ pub struct ZookeeperLane {
     pub keeper: Arc<LeaseKeeper>,
     /// For reading back.
     pub viewer: Viewer,
+    /// How many writes in a row were refused.
+    pub refused: Arc<AtomicU32>,
+}
+
+/// The pause after so many refusals in a row: none for the few that a race brings, then doubling up to a second. What is
+/// refused for good (a node set by hand, an access list) must not become a flood.
+fn pause_after(refused: u32) -> Duration {
+    Duration::from_millis(10).saturating_mul(1 << refused.saturating_sub(3).min(7)).min(Duration::from_secs(1))
+        * u32::from(refused > 3)
 }
 
 impl ZookeeperLane {
@@ -47,12 +57,15 @@ impl ZookeeperLane {
         match &outcome {
             Outcome::Done { .. } => {
                 info!(event = "written", ?purpose, ms, "wrote to ZooKeeper");
+                self.refused.store(0, Ordering::Relaxed);
                 let _ = self.viewer.refresh(outcome.touched(&write)).await;
             }
             Outcome::Rejected { path, why, .. } => {
                 // Somebody was faster: the next step sees what stands there now.
                 info!(event = "rejected", ?purpose, ?path, %why, "ZooKeeper refused a write; looking again");
                 let _ = self.viewer.refresh_all().await;
+                let refused = self.refused.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+                tokio::time::sleep(pause_after(refused)).await;
             }
             Outcome::Unknown { why } => {
                 // It may have landed or may yet: nothing is decided before everything was read again (interleaving 20).

@@ -215,7 +215,7 @@ impl Start {
             held: keeper.held(),
             inherited,
             decisions,
-            zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer },
+            zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer, refused: Arc::default() },
             mysql,
             notes,
             fence: orders,

@@ -255,8 +255,45 @@ async fn settings(config: &Config, line: &mut Line, report: &mut Report, facts: 
             if plugins { "both semi-sync plugins are loaded" } else { "the semi-sync plugins are not loaded" },
             "include packaging/mysql-ha.cnf in my.cnf and restart mysqld",
         );
+        if plugins {
+            acknowledgements(line, report, facts.writable()).await;
+        }
     }
     privileges(line, report).await;
+}
+
+/// In `lossless` the server that takes writes waits for acknowledgements without end, and every replica gives them.
+async fn acknowledgements(line: &mut Line, report: &mut Report, writable: bool) {
+    let sql = "SELECT VARIABLE_NAME AS name, VARIABLE_VALUE AS value FROM performance_schema.global_variables \
+               WHERE VARIABLE_NAME LIKE 'rpl_semi_sync_%_enabled' OR VARIABLE_NAME LIKE 'rpl_semi_sync_%_timeout'";
+    let rows = match line.rows(sql, LIMIT).await {
+        Ok(rows) => rows,
+        Err(fault) => return report.must("acknowledgements", false, fault.to_string(), "see packaging/grants.sql"),
+    };
+    let value = |names: [&str; 2]| {
+        let named = rows.iter().find(|row| names.contains(&row.text_or_empty("name").as_str()));
+        named.map(|row| row.text_or_empty("value")).unwrap_or_default()
+    };
+    let source = value(["rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled"]);
+    let timeout = value(["rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout"]);
+    let replica = value(["rpl_semi_sync_replica_enabled", "rpl_semi_sync_slave_enabled"]);
+    // A day: whoever set less has the source go on alone when no replica answers.
+    let endless = timeout.parse::<u64>().is_ok_and(|ms| ms >= 24 * 3_600_000);
+    let (good, found, mend) = match writable {
+        true => (
+            source == "ON" && endless,
+            format!("takes writes with rpl_semi_sync_source_enabled={source}, timeout {timeout} ms"),
+            "once the replicas acknowledge: SET GLOBAL rpl_semi_sync_source_timeout=4294967295, GLOBAL \
+             rpl_semi_sync_source_enabled=ON (the agent does so at every promotion); until then acknowledged writes can be lost",
+        ),
+        false => (
+            replica == "ON",
+            format!("a replica with rpl_semi_sync_replica_enabled={replica}"),
+            "SET GLOBAL rpl_semi_sync_replica_enabled=ON, then STOP REPLICA IO_THREAD; START REPLICA IO_THREAD; and in \
+             my.cnf (packaging/mysql-ha.cnf)",
+        ),
+    };
+    report.must("acknowledgements", good, found, mend);
 }
 
 fn durability(config: &Config, report: &mut Report, row: &Row) {

@@ -106,12 +106,15 @@ impl Name {
                         vec![Op::Delete(path.clone(), stat.version), Op::Create(path.clone(), record())]
                     }
                     Owner::Stranger(other) => {
+                        let known = stranger.is_some();
                         let (first, since) = stranger.get_or_insert((*stat, (self.clock)()));
                         let left = (*since + patience(&live)).until((self.clock)());
                         if refreshed(first, stat) || left.is_zero() {
                             return Err(NameError::Taken { name: self.name.clone(), other });
                         }
-                        info!(node, other, "waiting for another agent's node to vanish");
+                        if !known {
+                            info!(node, other, "waiting for another agent's node to vanish");
+                        }
                         // Whatever ends the waiting, the node is looked at again.
                         let _ = timeout(left, view.changed()).await;
                         continue;

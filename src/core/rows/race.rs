@@ -16,7 +16,7 @@ use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, DurabilityMode, Incident, MemberState, Progress, Role, Topology, Vote};
 use crate::core::time::Moment;
-use crate::core::view::{IoThread, Seen, ServerFacts};
+use crate::core::view::{Health, IoThread, Seen, ServerFacts};
 
 /// What each place behind in the ranking costs.
 const RANK_DELAY: Duration = Duration::from_millis(25);
@@ -177,7 +177,7 @@ pub fn unfit(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     } else if !case.healthy() {
         (
             Reason::Unhealthy,
-            format!("this host's server does not answer: it takes no part in the race ({:?})", case.view.server.health),
+            format!("this host's server does not answer ({}): it takes no part in the race", why_unhealthy(case)),
         )
     } else if let Some(extra) = own_transactions(case) {
         (Reason::Diverged, format!("holds transactions of its own ({extra}): it takes no part in the race"))
@@ -191,6 +191,14 @@ pub fn unfit(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         }
         None => outcome,
     })
+}
+
+fn why_unhealthy<'a>(case: &Case<'a>) -> &'a str {
+    match &case.view.server.health {
+        Health::Failed { why, .. } | Health::Unreachable { why } => why,
+        Health::Unknown => "not seen yet",
+        Health::Healthy | Health::Blocked { .. } => "mysqld has exited",
+    }
 }
 
 /// Transactions of our own: found by comparing with a primary, or such as nobody can have received from the last one.
