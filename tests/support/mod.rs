@@ -51,4 +51,4 @@ pub(crate) use probe::{Probed, ReadOnlyProbe, Span};
 pub(crate) use stage::{Stage, repository, run, run_kept};
 pub(crate) use tree::Tree;
 pub(crate) use verbs::{VerbOutput, binary};
-pub(crate) use writer::{Follow, Gap, Outcome, Paused, Writer, WriterOptions, Written};
+pub(crate) use writer::{Follow, Gap, Outcome, Paused, Write, Writer, WriterOptions, Written};
