@@ -14,12 +14,11 @@ use super::shared::{Busy, Note, ServerCell, Shared, now};
 use super::turn::Turn;
 use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
-use crate::config::Config;
 use crate::config::sections::{Endpoint, Mode, Readers};
+use crate::config::{Config, HostPort};
 use crate::core::gtid::GtidSet;
 use crate::core::reason::Reason;
 use crate::core::records::Role;
-use crate::core::timing::Timing;
 use crate::core::view::{Held, Own};
 use crate::host::clock;
 use crate::host::lease_file::{self, LeaseFile};
@@ -75,9 +74,14 @@ fn open_link(config: &Config, leave_behind: bool) -> (Link, Viewer, Writer) {
 pub fn own_target(config: &Config) -> Target {
     let place = match &config.mysql.endpoint {
         Endpoint::Socket(path) => Place::Socket(path.clone()),
-        Endpoint::Tcp(address) => Place::Tcp { host: address.host.clone(), port: address.port },
+        Endpoint::Tcp(address) => tcp(address),
     };
     Target::new(place, &config.mysql.user, config.mysql.password.reveal())
+}
+
+/// Where a configured address leads.
+pub(super) fn tcp(address: &HostPort) -> Place {
+    Place::Tcp { host: address.host.clone(), port: address.port }
 }
 
 /// Identity and policy for the core.
@@ -270,12 +274,7 @@ async fn watch_timing(link: Link, config: Config, fatal: mpsc::Sender<End>) {
         let live = link.live();
         if let Ok(live) = live {
             let granted = live.granted;
-            let timing = Timing {
-                session_timeout: granted,
-                renew_interval: config.zookeeper.renew_interval,
-                op_timeout: config.zookeeper.op_timeout,
-                fencing_budget: config.fencing.budget,
-            };
+            let timing = config.timing(granted);
             match timing.check() {
                 Ok(()) => info!(event = "connected", granted_ms = granted.as_millis(), "connected to ZooKeeper"),
                 Err(fault) if first => {

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
-use super::run::own_target;
+use super::run::{own_target, tcp};
 use super::shared::{Shared, now};
 use crate::config::Config;
 use crate::config::sections::Endpoint;
@@ -16,7 +16,7 @@ use crate::core::gtid::GtidSet;
 use crate::core::health::{self, Judge, Next, Outcome};
 use crate::core::view::{Health, ServerFacts};
 use crate::host::process::Mysqld;
-use crate::mysql::connect::{Place, Target};
+use crate::mysql::connect::Target;
 use crate::mysql::control::{Control, Settings};
 use crate::mysql::facts::Reading;
 use crate::mysql::fence::Fence;
@@ -155,10 +155,11 @@ impl Watcher {
     #[must_use]
     pub fn new(config: &Config, shared: &Shared, mysqld: Watched, watermarks: watch::Sender<GtidSet>) -> Self {
         let target = own_target(config);
-        let admin = config.mysql.admin.as_ref().map(|address| {
-            let place = Place::Tcp { host: address.host.clone(), port: address.port };
-            Target::new(place, &config.mysql.user, config.mysql.password.reveal())
-        });
+        let admin = config
+            .mysql
+            .admin
+            .as_ref()
+            .map(|address| Target::new(tcp(address), &config.mysql.user, config.mysql.password.reveal()));
         let judge = Judge::new(health::Config {
             retries: config.heartbeat.retries,
             recover_after: config.heartbeat.recover_after,

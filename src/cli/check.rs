@@ -9,7 +9,6 @@ use super::session;
 use crate::agent::run::own_target;
 use crate::config::Config;
 use crate::core::records::DurabilityMode;
-use crate::core::timing::Timing;
 use crate::core::view::{Ensemble, ServerFacts, Session};
 use crate::mysql::connect::{Line, Row, Target};
 use crate::mysql::facts::{self, Reading};
@@ -404,12 +403,7 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
             format!("connected, session timeout granted: {:.1} s", granted.as_secs_f64()),
             "",
         );
-        let timing = Timing {
-            session_timeout: granted,
-            renew_interval: config.zookeeper.renew_interval,
-            op_timeout: config.zookeeper.op_timeout,
-            fencing_budget: config.fencing.budget,
-        };
+        let timing = config.timing(granted);
         let fault = timing.check().err();
         let found = fault.as_ref().map_or_else(
             || format!("needs {:.2} s of {:.2} s", timing.sum().as_secs_f64(), granted.as_secs_f64()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::exit::Exit;
-use super::session::{Tree, since};
+use super::session::Tree;
 use crate::core::action::{Op, Path, Record};
 use crate::core::case::Case;
 use crate::core::records::{Progress, SwitchoverRequest, Topology};
@@ -165,7 +165,7 @@ pub async fn promote(tree: &mut Tree, plan: &Plan, timeout: Duration) -> (Exit, 
             (seen.operation != operation || over).then(|| seen.clone())
         })
         .await;
-    let ms = since(started).as_secs_f64() * 1000.0;
+    let ms = clock::now().since(started).as_secs_f64() * 1000.0;
     match answer {
         Some(seen) if seen.operation != operation => (
             Exit::Unknown,

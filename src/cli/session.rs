@@ -10,7 +10,6 @@ use super::exit::Exit;
 use crate::config::Config;
 use crate::core::action::{Op, Purpose, Write};
 use crate::core::view::Ensemble;
-use crate::host::clock;
 use crate::zookeeper::viewer::Viewer;
 use crate::zookeeper::writer::{Outcome, Writer};
 
@@ -32,19 +31,14 @@ pub async fn open(config: &Config) -> Result<Tree, (Exit, String)> {
     let mut view = viewer.view();
     let limit = config.zookeeper.op_timeout * 3 + Duration::from_secs(2);
     let complete = timeout(limit, view.wait_for(|ensemble| ensemble.complete)).await.is_ok_and(|found| found.is_ok());
-    match complete {
-        true => {}
-        false => {
-            let hosts: Vec<String> = config.zookeeper.hosts.iter().map(ToString::to_string).collect();
-            let hosts = hosts.join(", ");
-            return Err((
-                Exit::ZooKeeperUnreachable,
-                format!(
-                    "ZooKeeper cannot be reached at {hosts} within {:.1} s: is it running, and do zookeeper.hosts and a firewall let this host in?",
-                    limit.as_secs_f64()
-                ),
-            ));
-        }
+    if !complete {
+        let hosts: Vec<String> = config.zookeeper.hosts.iter().map(ToString::to_string).collect();
+        let text = format!(
+            "ZooKeeper cannot be reached at {} within {:.1} s: is it running, and do zookeeper.hosts and a firewall let this host in?",
+            hosts.join(", "),
+            limit.as_secs_f64()
+        );
+        return Err((Exit::ZooKeeperUnreachable, text));
     }
     Ok(Tree { viewer, writer, view })
 }
@@ -83,10 +77,4 @@ impl Tree {
     pub async fn write(&self, op: Op) -> Outcome {
         self.writer.commit(&Write { purpose: Purpose::Progress, ops: vec![op] }).await
     }
-}
-
-/// Milliseconds of the clock that decisions use, for measuring.
-#[must_use]
-pub fn since(start: crate::core::time::Moment) -> Duration {
-    clock::now().since(start)
 }

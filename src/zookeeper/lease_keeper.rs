@@ -25,6 +25,7 @@ use crate::core::action::{Op, Path, Record, Write};
 use crate::core::gtid::GtidSet;
 use crate::core::records::{AgentRecord, Lease};
 use crate::core::time::Moment;
+use crate::core::timing::lease_length;
 use crate::core::view::Held;
 
 /// `master` is created and deleted, never rewritten.
@@ -351,7 +352,7 @@ impl Hold {
         let Attempt { record, sent, .. } = &self.last;
         let granted = Duration::from_millis(record.ttl_ms);
         // Two clocks may differ by 2 % of the time they measure.
-        Held { epoch: record.epoch, until: *sent + (granted - granted / 50), opened: record.opened, inherited: false }
+        Held { epoch: record.epoch, until: *sent + lease_length(granted), opened: record.opened, inherited: false }
     }
 
     fn took_effect(&mut self) {
