@@ -23,6 +23,8 @@ pub struct Memory {
     pub opened_incarnation: Option<String>,
     /// The last time this agent asked to follow: whom, in which life of the server, when.
     pub follow: Option<FollowAttempt>,
+    /// When what this replica has received was last seen to grow.
+    pub growth: Growth,
     /// Incidents already written, so that a lasting condition is recorded once.
     pub noted: Vec<(Reason, i32)>,
 }
@@ -120,4 +122,31 @@ pub struct FollowAttempt {
     pub at: Moment,
     /// Replication was seen running since: the attempt alone says nothing, a busy lane may have dropped it.
     pub ran: bool,
+}
+
+/// When the received set was last seen to grow: a sign of life of whoever writes, on our own clock.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Growth {
+    seen: Option<(GtidSet, Moment)>,
+    grew: Option<Moment>,
+}
+
+impl Growth {
+    /// Takes note of a reading; `at` is when it was asked for.
+    pub fn note(&mut self, received: impl FnOnce() -> GtidSet, at: Moment) {
+        if self.seen.as_ref().is_some_and(|(_, seen)| *seen >= at) {
+            return;
+        }
+        let received = received();
+        if self.seen.as_ref().is_some_and(|(before, _)| *before != received) {
+            self.grew = Some(at);
+        }
+        self.seen = Some((received, at));
+    }
+
+    /// When; none where that was not seen since the agent started.
+    #[must_use]
+    pub fn grew(&self) -> Option<Moment> {
+        self.grew
+    }
 }

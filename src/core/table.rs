@@ -80,6 +80,9 @@ pub static TABLE: &[Row] = &[
 /// One step: what is to be done now, given what was observed.
 pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
     let case = Case { view, now };
+    if let Some((facts, at)) = &view.server.facts {
+        memory.growth.note(|| facts.received(), *at);
+    }
     let (row, outcome) = TABLE
         .iter()
         .find_map(|row| Some((row.id, (row.decide)(&case, memory)?)))

@@ -62,7 +62,7 @@ fn main() {
                 eprintln!("{case}, run {number} of {}: {run}", options.runs);
                 runs.push(run);
             }
-            table::print_case(case, runs);
+            table::print_case(case, &runs);
         }
     });
 }

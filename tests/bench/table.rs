@@ -21,21 +21,11 @@ fn row(name: &str, mut values: Vec<f64>, targets: &str) {
     println!("| {name} | {median:.0} | {p90:.0} | {max:.0} | {targets} |");
 }
 
-/// The gap and its phases. Hosts whose ZooKeeper member led the ensemble stand by themselves: an election comes first
-/// then, and the new leader gives every session its whole timeout anew.
-pub(crate) fn print_case(case: Case, runs: Vec<Run>) {
-    let (leaders, others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.leader_died);
-    print_runs(&case.to_string(), case, &others);
-    print_runs(&format!("{case} that led the ensemble"), case, &leaders);
-}
-
-fn print_runs(title: &str, case: Case, runs: &[Run]) {
+/// The gap and its phases.
+pub(crate) fn print_case(case: Case, runs: &[Run]) {
     let Some(first) = runs.first() else { return };
     let (median, max) = case.targets();
-    println!(
-        "\n| {title}, {} runs, ms | median | p90 | max | wanted |\n| --- | ---: | ---: | ---: | --- |",
-        runs.len()
-    );
+    println!("\n| {case}, {} runs, ms | median | p90 | max | wanted |\n| --- | ---: | ---: | ---: | --- |", runs.len());
     let targets = format!("median ≤ {median:.0}, max ≤ {max:.0}");
     row("**client's write gap**", runs.iter().map(|run| run.gap).collect(), &targets);
     for (at, (name, _)) in first.phases.iter().enumerate() {

@@ -26,7 +26,7 @@ const VOTE_PATIENCE: Duration = Duration::from_millis(500);
 const SLICE: Duration = Duration::from_millis(500);
 
 /// Why there is no primary; none while there is one.
-fn vacancy(case: &Case<'_>) -> Option<Reason> {
+fn vacancy(case: &Case<'_>, memory: &Memory) -> Option<Reason> {
     let topology = case.topology()?;
     let (since, _) = case.connected()?;
     if case.own_master().is_some() {
@@ -40,7 +40,20 @@ fn vacancy(case: &Case<'_>) -> Option<Reason> {
     // The node outlives the lease when the ensemble was busy electing: sessions then start anew, leases do not. The
     // claim names the lease version that was seen unrenewed, so a primary that renews after all makes it fail.
     let settled = since + case.view.own.renew_interval + case.view.own.op_timeout * 2;
-    (case.now >= case.lease_over_at() && case.now >= settled).then_some(cause)
+    let settled = case.now >= settled || fell_silent_early(case, memory);
+    (case.now >= case.lease_over_at() && settled).then_some(cause)
+}
+
+/// The lease is over, and its holder's writes had stopped reaching us in the first half of its life: its host or its
+/// network died, and waiting for it after a break of the session helps nobody (the killed host's ZooKeeper member led
+/// the ensemble). A holder that merely lost ZooKeeper with us went on writing until its fence, near the lease's end.
+/// Where we have not seen it write at all, or it had nothing to say, this says no: then it gets its moment.
+fn fell_silent_early(case: &Case<'_>, memory: &Memory) -> bool {
+    let Some((lease, ((_, granted), wrote))) = case.lease_node().zip(case.connected().zip(memory.growth.grew())) else {
+        return false;
+    };
+    let half = granted.saturating_sub(case.view.own.fencing_budget) / 2;
+    case.now >= case.lease_over_at() && wrote <= lease.first_seen + half
 }
 
 /// The race of this agent under the present version of `topology`, begun when it first saw that nobody holds the role.
@@ -60,12 +73,13 @@ fn enter<'m>(case: &Case<'_>, memory: &'m mut Memory, cause: Reason) -> Option<&
 }
 
 /// After a break of the session the primary gets a moment to take its node back before anybody races.
-pub fn settle(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
-    vacancy(case)?;
+pub fn settle(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    vacancy(case, memory)?;
     let (since, _) = case.connected()?;
     let released = case.lease_node().is_some_and(|lease| lease.record.released);
     let settled = since + case.view.own.renew_interval + case.view.own.op_timeout;
-    if released || case.now >= settled || case.last_writer() == Some(case.me()) {
+    let settled = case.now >= settled || fell_silent_early(case, memory);
+    if released || settled || case.last_writer() == Some(case.me()) {
         return None;
     }
     Some(
@@ -80,7 +94,7 @@ pub fn settle(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 
 /// A lost primary is not named any longer than it takes to notice: the first agent that sees it says so (promise 4).
 pub fn name_nobody(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     let topology = case.topology()?;
     let lost = topology.record.primary.clone()?;
     enter(case, memory, cause)?;
@@ -105,7 +119,7 @@ pub fn name_nobody(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// A planned switch names another: hold back until its time is over on our own clock.
 pub fn held_back(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    vacancy(case)?;
+    vacancy(case, memory)?;
     let topology = case.topology()?;
     let handover = topology.record.handover.as_ref()?;
     let giving = memory.switch.as_mut().filter(|switch| switch.operation == handover.operation);
@@ -133,7 +147,7 @@ pub fn held_back(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// The target of a planned switch needs no race: it has everything as soon as it has applied the final set.
 pub fn take_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     let topology = case.topology()?;
     let handover = topology.record.handover.as_ref().filter(|handover| handover.to == case.me())?;
     if case.now >= topology.first_seen + Duration::from_millis(handover.hold_ms) || !case.healthy() {
@@ -154,7 +168,7 @@ pub fn take_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// Past the deadline the old primary takes the role back: first `master`, only then writes (interleaving 19).
 pub fn undo_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    vacancy(case)?;
+    vacancy(case, memory)?;
     let topology = case.topology()?;
     let handover = topology.record.handover.as_ref()?;
     let mine = memory.switch.as_ref().is_some_and(|switch| switch.operation == handover.operation);
@@ -170,7 +184,7 @@ pub fn undo_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// Takes no part: not a member, no answer, or transactions of its own.
 pub fn unfit(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     enter(case, memory, cause)?;
     let (reason, text) = if case.member().is_none() {
         (Reason::NotMember, "this server is no member of the cluster: it takes no part in the race".to_owned())
@@ -226,7 +240,7 @@ fn own_transactions(case: &Case<'_>) -> Option<GtidSet> {
 
 /// Receives and acknowledges nothing more: only then is what it has received a vote (interleaving 4).
 pub fn freeze(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     let noticed = enter(case, memory, cause)?.noticed;
     let facts = case.facts()?;
     // A server that takes writes must not vote: what it acknowledges after its vote would be in nobody's count (a holder
@@ -252,7 +266,7 @@ pub fn freeze(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// One vote under the present version of `topology`; older ones are withdrawn.
 pub fn vote(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     let topology = case.topology()?;
     let noticed = enter(case, memory, cause)?.noticed;
     let mut own: Vec<Lock<'_>> = case.own_locks().collect();
@@ -336,7 +350,7 @@ fn counted<'a>(case: &Case<'a>) -> Option<(Vec<Lock<'a>>, &'a Seen<Topology>)> {
 
 /// Another candidate's lock is lower.
 pub fn another_leads(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     enter(case, memory, cause)?;
     let (counted, _) = counted(case)?;
     let leader = election::leader(&counted);
@@ -351,7 +365,7 @@ pub fn another_leads(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// We lead: are the votes enough, and is anything missing that was acknowledged?
 pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     let race = enter(case, memory, cause)?;
     let (counted, topology) = counted(case)?;
     let durability = &topology.record.durability;
@@ -419,7 +433,7 @@ fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<
 
 /// A broken applier cannot catch up: another candidate goes on (once; if all are broken, waiting helps nobody).
 pub fn give_way(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     let race = enter(case, memory, cause)?;
     let facts = case.facts()?;
     let channel = facts.channel.as_ref()?;
@@ -451,7 +465,7 @@ pub fn give_way(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// Applies what it has received: also before anything is fetched, since re-pointing must not put relay logs at risk.
 pub fn catch_up(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     enter(case, memory, cause)?;
     let facts = case.facts()?;
     let received = facts.received();
@@ -470,7 +484,7 @@ pub fn catch_up(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// Fetches what another candidate has received more, so that the lowest lock promotes its own replica with nothing missing.
 pub fn fetch(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     enter(case, memory, cause)?;
     let (counted, topology) = counted(case)?;
     let missing = election::received(&counted).subtract(&case.facts()?.received());
@@ -487,7 +501,7 @@ pub fn fetch(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// Nothing is missing: claim.
 pub fn win(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let cause = vacancy(case)?;
+    let cause = vacancy(case, memory)?;
     let cause = enter(case, memory, cause)?.cause;
     let (counted, _) = counted(case)?;
     claim(case, memory, cause, &counted)
