@@ -152,23 +152,26 @@ impl MysqlLane {
                 Err(error) => warn!(event = "failed", action = ?kind, ms, %error, "on MySQL"),
             }
         }
-        if result.as_ref().is_ok_and(|done| *done == Done::Done) {
-            self.shared.server.change(|server| anticipate(server, &action));
-        }
-        let asked = now();
-        let facts = hands.facts().await;
-        drop(hands);
         let fenced = fence_note(kind, result.is_ok());
         if let Some(note) = fenced {
             self.shared.fence_note.write(note.map(Reason::code));
         }
+        if let Ok(done @ (Done::Done | Done::Closed { .. })) = &result {
+            self.shared.server.change(|server| {
+                anticipate(server, &action, done);
+                if let Some(note) = fenced {
+                    server.fenced = note;
+                }
+            });
+        }
+        let asked = now();
+        let facts = hands.facts().await;
+        drop(hands);
         self.shared.server.change(|server| {
             match &result {
                 Ok(done) => {
                     server.failure = None;
-                    if let Some(note) = fenced {
-                        server.fenced = note;
-                    }
+                    server.done = Some((kind, now()));
                     if let Done::Diverged { extra } = done {
                         server.errant = extra.clone();
                     } else if matches!(kind, MysqlKind::Follow | MysqlKind::FollowTarget) {
@@ -185,11 +188,20 @@ impl MysqlLane {
     }
 }
 
-/// What an action itself has proven by reading it back goes into the view at once, ahead of the complete reading: clients
+/// What an action itself has proven by reading it back (never that receiving has ended without what was received by then: a
+/// vote would lack it) goes into the view at once, ahead of the complete reading: clients
 /// wait for the next step (the claim, the publication), which goes through the other lane.
-fn anticipate(server: &mut Server, action: &MysqlAction) {
+fn anticipate(server: &mut Server, action: &MysqlAction, done: &Done) {
     let Some((facts, at)) = &mut server.facts else { return };
     match action {
+        MysqlAction::Close { .. } => {
+            if let Done::Closed { executed } = done {
+                facts.read_only = true;
+                facts.super_read_only = true;
+                facts.executed = executed.clone();
+                *at = now();
+            }
+        }
         MysqlAction::WaitApplied { set, .. } => facts.executed = facts.executed.union(set),
         MysqlAction::Open { .. } => {
             facts.read_only = false;
@@ -206,7 +218,8 @@ fn anticipate(server: &mut Server, action: &MysqlAction) {
 fn fence_note(kind: MysqlKind, succeeded: bool) -> Option<Option<Reason>> {
     match kind {
         MysqlKind::Close if succeeded => Some(Some(Reason::Switchover)),
-        MysqlKind::Open | MysqlKind::Follow | MysqlKind::FollowTarget if succeeded => Some(None),
+        // Not `FollowTarget`: a switch that is undone or raced for finds what `Close` has noted.
+        MysqlKind::Open | MysqlKind::Follow if succeeded => Some(None),
         _ => None,
     }
 }

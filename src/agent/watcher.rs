@@ -40,7 +40,6 @@ pub fn fence(config: &Config, mysqld: Watched) -> Fence {
 #[derive(Debug)]
 pub struct Hands {
     control: Control,
-    schema: String,
     boot_id: String,
     mysqld: Watched,
 }
@@ -58,12 +57,7 @@ impl Hands {
             spare_users: config.fencing.spare_users.clone(),
         };
         let control = Control::new(own_target(config), settings);
-        Arc::new(Mutex::new(Self {
-            control,
-            schema: config.heartbeat.schema.clone(),
-            boot_id: boot_id.to_owned(),
-            mysqld,
-        }))
+        Arc::new(Mutex::new(Self { control, boot_id: boot_id.to_owned(), mysqld }))
     }
 
     /// The executor itself.
@@ -74,7 +68,7 @@ impl Hands {
     /// The server as it is now; none where it does not answer (the probes will say so).
     pub async fn facts(&mut self) -> Option<ServerFacts> {
         let incarnation = incarnation(&self.mysqld, &self.boot_id);
-        let reading = self.control.read(&self.schema, &incarnation, READ).await;
+        let reading = self.control.read(&incarnation, READ).await;
         match reading {
             Ok(Reading::Facts(facts)) => Some(*facts),
             Ok(Reading::Unsupported(_)) => None,

@@ -142,7 +142,7 @@ async fn mysql(config: &Config, report: &mut Report) -> Option<ServerFacts> {
     let target = own_target(config);
     let mut line = Line::new(target.clone());
     let reading = match line.open(LIMIT).await {
-        Ok(connection) => facts::read(connection, &config.heartbeat.schema, "check", LIMIT).await,
+        Ok(connection) => facts::Reader::new(&config.heartbeat.schema).read(connection, "check", LIMIT).await,
         Err(fault) => Err(fault),
     };
     match reading {

@@ -90,6 +90,8 @@ pub enum MysqlAction {
         /// How long it may take.
         limit: Duration,
     },
+    /// Begin a new binary log file where the present one is long: whoever starts to follow reads it from its start.
+    FlushBinaryLog,
     /// Persist what makes a restart of mysqld come up read-only and with replication stopped.
     PersistReadOnly,
     /// Create the heartbeat table where it is missing (primary only).
@@ -112,6 +114,7 @@ pub enum MysqlKind {
     Open,
     Close,
     FenceRemote,
+    FlushBinaryLog,
     PersistReadOnly,
     CreateHeartbeatTable,
     EndClientConnections,
@@ -132,6 +135,7 @@ impl MysqlAction {
             Self::Open { .. } => MysqlKind::Open,
             Self::Close { .. } => MysqlKind::Close,
             Self::FenceRemote { .. } => MysqlKind::FenceRemote,
+            Self::FlushBinaryLog => MysqlKind::FlushBinaryLog,
             Self::PersistReadOnly => MysqlKind::PersistReadOnly,
             Self::CreateHeartbeatTable => MysqlKind::CreateHeartbeatTable,
             Self::EndClientConnections => MysqlKind::EndClientConnections,

@@ -23,6 +23,8 @@ pub struct Memory {
     pub opened_incarnation: Option<String>,
     /// The last time this agent asked to follow: whom, in which life of the server, when.
     pub follow: Option<FollowAttempt>,
+    /// A planned switch has given the role to another server since then: the client connections here are to be ended.
+    pub clients_to_end: Option<Moment>,
     /// When what this replica has received was last seen to grow.
     pub growth: Growth,
     /// Incidents already written, so that a lasting condition is recorded once.
@@ -107,8 +109,6 @@ pub struct Switch {
     pub deadline: Moment,
     /// When the server was asked to become read-only.
     pub closing: Option<Moment>,
-    /// Client connections were ended afterwards.
-    pub clients_ended: bool,
 }
 
 /// An attempt to follow.

@@ -181,6 +181,8 @@ pub struct Server {
     /// We made it read-only (this process or its predecessor); without this a read-only primary was set by hand
     /// (interleaving 13).
     pub fenced: Option<Reason>,
+    /// The last action on MySQL that succeeded, and when.
+    pub done: Option<(MysqlKind, Moment)>,
     /// The last action on MySQL that failed, until one succeeds.
     pub failure: Option<Failure>,
 }

@@ -6,19 +6,21 @@
 
 use std::time::Duration;
 
-use super::blockers;
+use super::connect::Row;
 use super::control::{Control, ControlError, Doing, Done, STEP};
 use super::fault::Fault;
 use super::follow::{connect_to, killer_for};
+use super::{blockers, facts};
 
 const READ_ONLY: &str = "SET GLOBAL super_read_only=ON";
-const STATE: &str = "SELECT @@global.super_read_only AS closed, @@global.read_only AS read_only";
+const STATE: &str =
+    "SELECT @@global.super_read_only AS closed, @@global.read_only AS read_only, @@global.gtid_executed AS executed";
 
 /// See [`crate::core::action::MysqlAction::Close`].
 pub(crate) async fn close(control: &mut Control, limit: Duration) -> Result<Done, ControlError> {
     let before = control.line.row(STATE, STEP).await.doing("reading super_read_only")?;
     if before.is_on("closed") {
-        return Ok(Done::Done);
+        return closed(control, &before);
     }
     // The killer is opened before it is needed: 25 ms for a login are too long in the middle of a switch.
     control.killer.open(STEP).await.doing("opening the connection that could end it")?;
@@ -37,9 +39,16 @@ pub(crate) async fn close(control: &mut Control, limit: Duration) -> Result<Done
     }
     let after = control.line.row(STATE, STEP).await.doing("reading super_read_only back")?;
     if after.is_on("closed") {
-        return Ok(Done::Done);
+        return closed(control, &after);
     }
     Err(ControlError::NotInForce("super_read_only was set and is off again; somebody else clears it".into()))
+}
+
+/// The final set comes in the row that shows the server read-only: the release waits for nothing else.
+fn closed(control: &Control, row: &Row) -> Result<Done, ControlError> {
+    let at = control.line.target().place().to_string();
+    let executed = facts::set(&row.text_or_empty("executed"), &at).doing("reading gtid_executed")?;
+    Ok(Done::Closed { executed })
 }
 
 /// After the limit: closed after all, or as writable as before.
@@ -50,7 +59,7 @@ async fn settle(control: &mut Control, limit: Duration, was_read_only: bool) -> 
     };
     let after = control.line.row(STATE, STEP).await.doing("reading super_read_only back")?;
     if after.is_on("closed") {
-        return Ok(Done::Done);
+        return closed(control, &after);
     }
     if after.is_on("read_only") && !was_read_only {
         // Half way: read_only came, super_read_only did not. Turning it off waits for nothing.

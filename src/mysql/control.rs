@@ -14,7 +14,7 @@ use crate::core::view::{Channel, IoThread};
 
 use super::connect::{BadAddress, Line, Target, identifier, literal};
 use super::fault::{Fault, code};
-use super::{blockers, close, facts, follow, open};
+use super::{binlog, blockers, close, facts, follow, open};
 
 /// The limit of a statement that has no limit of its own. None of them waits for clients; the slowest (starting and
 /// stopping replication) take some 10 ms on a server at ease.
@@ -49,6 +49,11 @@ impl std::fmt::Debug for Settings {
 pub enum Done {
     /// As asked, and read back.
     Done,
+    /// Read-only, as asked.
+    Closed {
+        /// All that this server will ever have executed as the primary.
+        executed: GtidSet,
+    },
     /// Within its limit, only so far; ask again.
     NotYet {
         /// What is still missing.
@@ -133,6 +138,7 @@ pub struct Control {
     /// Ends statements of `line` that take too long.
     pub(crate) killer: Line,
     pub(crate) settings: Settings,
+    reader: facts::Reader,
 }
 
 /// Executed and received, read in the order that misses nothing (see [`facts`]).
@@ -157,13 +163,15 @@ impl Control {
     /// Opens nothing yet.
     #[must_use]
     pub fn new(target: Target, settings: Settings) -> Self {
-        Self { line: Line::new(target.clone()), killer: Line::new(target), settings }
+        let reader = facts::Reader::new(&settings.schema);
+        Self { line: Line::new(target.clone()), killer: Line::new(target), settings, reader }
     }
 
     /// Other settings from now on (a reload).
     pub fn configure(&mut self, target: Target, settings: Settings) {
         self.line.retarget(target.clone());
         self.killer.retarget(target);
+        self.reader = facts::Reader::new(&settings.schema);
         self.settings = settings;
     }
 
@@ -176,8 +184,8 @@ impl Control {
     ///
     /// # Errors
     /// See [`Fault`].
-    pub async fn read(&mut self, schema: &str, incarnation: &str, limit: Duration) -> Result<facts::Reading, Fault> {
-        facts::read(self.line.open(limit).await?, schema, incarnation, limit).await
+    pub async fn read(&mut self, incarnation: &str, limit: Duration) -> Result<facts::Reading, Fault> {
+        self.reader.read(self.line.open(limit).await?, incarnation, limit).await
     }
 
     /// Executes one action.
@@ -199,6 +207,9 @@ impl Control {
             MysqlAction::Close { limit } => close::close(self, *limit).await,
             MysqlAction::FenceRemote { address, server_uuid, limit } => {
                 close::fence_remote(self, address, server_uuid, *limit).await
+            }
+            MysqlAction::FlushBinaryLog => {
+                binlog::begin_new_file(&mut self.line, binlog::WHILE_THERE_IS_TIME).await.map(|()| Done::Done)
             }
             MysqlAction::PersistReadOnly => self.persist_read_only().await,
             MysqlAction::CreateHeartbeatTable => self.create_heartbeat_table().await,
@@ -291,6 +302,7 @@ impl Control {
             return Ok(Done::Done);
         }
         let sql = "SET PERSIST_ONLY super_read_only=ON, PERSIST_ONLY read_only=ON, PERSIST_ONLY skip_replica_start=ON";
+        self.reader.forget();
         self.line.run(sql, STEP).await.doing("persisting super_read_only and skip_replica_start")?;
         if self.is_persisted().await? {
             return Ok(Done::Done);

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::core::gtid::GtidSet;
 
-use super::connect::{Connection, Line, Place, Row, Target, literal};
+use super::connect::{Connection, Line, Place, Row, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP, applier_error};
 use super::facts;
 
@@ -49,19 +49,22 @@ async fn follow_counting(
     // Read-only before anything else, also where it turns out to have diverged; and its set cannot grow any more.
     close_for_following(control).await?;
     // Own set first: what the primary executes between the two reads must not look like missing there.
-    let target = control.line.target().at(address)?;
-    // A login takes as long as half of the rest: it begins at once.
-    let (position, primary) = tokio::join!(control.position(), connect_proven(&target, address, server_uuid, STEP));
-    let (position, primary) = (position?, primary?);
+    let position = control.position().await?;
     let mut own = position.received().subtract(promised);
+    let settled = own.is_empty() && !promised.is_empty();
     if position.channel.as_ref().is_some_and(|channel| channel.source_uuid == server_uuid) {
         // Received from this very primary and in its commit still: a transaction is sent before it is in
         // gtid_executed, and while an acknowledgement is missing it is not for long. It is no divergence.
         own = own.subtract(&all_of(server_uuid)?);
     }
-    let extra = extra_here(primary, address, &own).await?;
-    if !extra.is_empty() {
-        return Ok(Done::Diverged { extra });
+    // In a planned switch nothing needs comparing: a login, on the server that is to become the primary at this moment, is
+    // spared. That the right server answers is seen once the IO thread is connected (`Channel::source_uuid`).
+    if !settled {
+        let primary = connect_to(control, address, server_uuid, STEP).await?;
+        let extra = extra_here(primary, address, &own).await?;
+        if !extra.is_empty() {
+            return Ok(Done::Diverged { extra });
+        }
     }
     super::semisync::stop_waiting(&mut control.line).await?;
     repoint(control, address).await?;
@@ -105,16 +108,8 @@ pub(crate) async fn connect_to(
     server_uuid: &str,
     limit: Duration,
 ) -> Result<Connection, ControlError> {
-    connect_proven(&control.line.target().at(address)?, address, server_uuid, limit).await
-}
-
-async fn connect_proven(
-    target: &Target,
-    address: &str,
-    server_uuid: &str,
-    limit: Duration,
-) -> Result<Connection, ControlError> {
-    let mut connection = Connection::open(target, limit).await.doing("connecting to another server of the cluster")?;
+    let target = control.line.target().at(address)?;
+    let mut connection = Connection::open(&target, limit).await.doing("connecting to another server of the cluster")?;
     let row = connection.row("SELECT @@server_uuid AS uuid", limit).await.doing("asking for server_uuid")?;
     let found = row.text_or_empty("uuid");
     if found.eq_ignore_ascii_case(server_uuid) {

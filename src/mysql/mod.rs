@@ -8,6 +8,7 @@
 //! | [`probe`] | the heartbeat: single tries and what each showed |
 //! | [`blockers`] | who holds a statement up, in words |
 //! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`], `events` hold the larger ones) |
+//! | `binlog` | where replicas begin to read |
 //! | `semisync` | the source side of semi-synchronous replication |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
 //!
@@ -15,6 +16,7 @@
 //! client crate, and no type of that crate leaves it. From [`crate::host`] the clock and the mysqld process are used, for the last
 //! rung of the ladder.
 
+mod binlog;
 pub mod blockers;
 pub mod close;
 pub mod connect;

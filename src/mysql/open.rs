@@ -18,7 +18,7 @@ use crate::host::clock;
 
 use super::connect::{Line, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP};
-use super::events;
+use super::{binlog, events};
 
 /// See [`crate::core::action::MysqlAction::Open`].
 pub(crate) async fn open(
@@ -29,6 +29,9 @@ pub(crate) async fn open(
     end_receiving(control).await?;
     if acknowledgements > 0 {
         super::semisync::wait_for_acknowledgements(&mut control.line, acknowledgements).await?;
+    }
+    if let Err(error) = binlog::begin_new_file(&mut control.line, binlog::WHILE_CLIENTS_WAIT).await {
+        tracing::debug!(%error, "replicas have to read the present binary log file from its start");
     }
     // Clients that come in now meet a read-only server for a moment.
     let sql = "SELECT @@global.offline_mode AS offline";

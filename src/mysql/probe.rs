@@ -64,6 +64,7 @@ pub struct Prober {
     admin: Option<Target>,
     schema: String,
     reader: Line,
+    facts: facts::Reader,
     /// Looks at the process list while a write hangs.
     side: Line,
     heartbeat: Writer,
@@ -125,7 +126,8 @@ impl Prober {
     pub fn new(target: Target, admin: Option<Target>, schema: String) -> Self {
         let (reader, side) = (Line::new(target.clone()), Line::new(target.clone()));
         let [heartbeat, local] = [(); 2].map(|()| Writer::Idle(Line::patient(target.clone())));
-        Self { target, admin, schema, reader, side, heartbeat, before: GtidSet::new(), local, sequence: 0 }
+        let facts = facts::Reader::new(&schema);
+        Self { target, admin, schema, reader, facts, side, heartbeat, before: GtidSet::new(), local, sequence: 0 }
     }
 
     /// One try within `limit`; with `beat` the heartbeat is written too.
@@ -152,14 +154,14 @@ impl Prober {
     async fn read(&mut self, incarnation: &str, limit: Duration) -> Result<Reading, Fault> {
         let was_open = self.reader.id().is_some();
         let first = match self.reader.open(limit).await {
-            Ok(connection) => facts::read(connection, &self.schema, incarnation, limit).await,
+            Ok(connection) => self.facts.read(connection, incarnation, limit).await,
             Err(fault) => Err(fault),
         };
         match first {
             // A killed idle connection says nothing of the server: opened again at once (seed condition a2).
             Err(Fault::Lost { .. }) if was_open => {
                 let connection = self.reader.open(limit).await?;
-                facts::read(connection, &self.schema, incarnation, limit).await
+                self.facts.read(connection, incarnation, limit).await
             }
             other => other,
         }

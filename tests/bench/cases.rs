@@ -125,6 +125,7 @@ impl Bench {
         let run = Run { gap: ms(longest.length()), phases: phases(gap, clocks, &history), lost, overlap };
         if self.timeline {
             self.print_timeline(gap, clocks);
+            print_writes(&written, gap, clocks);
         }
         let old = std::mem::replace(&mut self.primary, next);
         self.heal(case, &old).await;
@@ -224,6 +225,18 @@ impl Bench {
         }
         lines.sort();
         lines.iter().for_each(|line| eprintln!("{line}"));
+    }
+}
+
+/// The writes around the end of a gap: when each was sent and answered.
+fn print_writes(written: &Written, gap: Gap, clocks: (Instant, SystemTime)) {
+    for (id, write) in written.writes.iter().filter(|(_, write)| write.sent >= gap.from && write.sent <= gap.to) {
+        let sent = rfc3339(wall(write.sent, clocks));
+        let outcome = match write.outcome {
+            Outcome::Acknowledged(at) => format!("acknowledged after {:.1} ms", ms(at - write.sent)),
+            other => format!("{other:?}"),
+        };
+        eprintln!("{sent} write {id} to {}: {outcome}", write.host);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mysql_ha_agent::core::action::MysqlKind;
 use mysql_ha_agent::core::reason::Reason;
-use mysql_ha_agent::core::records::Progress;
+use mysql_ha_agent::core::records::{MemberState, Progress};
 use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::core::view::{Failure, Health, Held, IoThread, Node, Process, Session};
 
@@ -506,6 +506,41 @@ fn race(case: Add<'_>) {
             w.lease().released = false;
         }),
     );
+    // Its lease ended 2 s ago, 12 s after its last renewal was seen; what the last primary wrote stopped coming then.
+    let back = |last_growth: Duration| {
+        vacant().with(|w| {
+            w.view.server.facts.as_mut().unwrap().1 = NOW - last_growth - Duration::from_secs(1);
+            w.facts().executed = gtids(8);
+            w.channel().retrieved = gtids(8);
+            w.step();
+            w.view.server.facts.as_mut().unwrap().1 = NOW - last_growth;
+            w.facts().executed = gtids(9);
+            w.channel().retrieved = gtids(9);
+            w.step();
+            w.memory.race = None;
+            w.view.server.facts.as_mut().unwrap().1 = NOW;
+            w.view.ensemble.session = Session::Connected { since: NOW, granted: T, id: 2 };
+            w.view.ensemble.master = Node::Here(seen(master("db1", 7), 1, T));
+            w.topology().primary = Some("db1".into());
+            let Node::Here(lease) = &mut w.view.ensemble.lease else { panic!("no lease") };
+            lease.record.released = false;
+            lease.first_seen = NOW - Duration::from_secs(12);
+        })
+    };
+    case(
+        "R2",
+        "agent_lost",
+        "Members",
+        "just back, and the primary had fallen silent early in its lease",
+        back(Duration::from_secs(11)),
+    );
+    case(
+        "F7",
+        "following",
+        "",
+        "just back, and the primary wrote until its lease ended: it may be back with us",
+        back(Duration::from_secs(3)).with(|w| w.channel().io = IoThread::Yes),
+    );
     case(
         "R2",
         "agent_lost",
@@ -533,7 +568,28 @@ fn race(case: Add<'_>) {
         }),
     );
     case("R3", "held_back", "", "we have voted", third().lock(1, "db2", 9));
+    let giver = || {
+        vacant().with(|w| {
+            w.topology().handover = handed_over("db3").topology().handover.clone();
+            w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(1))));
+            w.view.ensemble.switchover = Node::Here(seen(request(Progress::Released), 0, T));
+            w.facts().channel = None;
+        })
+    };
+    case("R3", "held_back", "", "our own switch: another server can acknowledge", {
+        giver().with(|w| {
+            w.topology().members.get_mut("db1").unwrap().state = MemberState::Read;
+        })
+    });
+    case("R3", "held_back", "FollowTarget", "our own switch: the acknowledgement has to be ours", giver());
     case("R4", "mysql_down", "Claim", "a planned switch names us, all is applied", handed_over("db2"));
+    case(
+        "R4",
+        "mysql_down",
+        "Claim StopIo",
+        "named, and the IO thread runs still",
+        handed_over("db2").with(|w| w.channel().io = IoThread::Yes),
+    );
     case(
         "R4",
         "catching_up",
@@ -736,6 +792,39 @@ fn followers(case: Add<'_>) {
             w.channel().io = IoThread::No;
             w.channel().sql_running = false;
         }),
+    );
+    let given = |named: bool| {
+        replica().with(|w| {
+            w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(1))));
+            w.view.ensemble.switchover = Node::Here(seen(request(Progress::Released), 0, T));
+            w.topology().primary = named.then(|| "db1".into());
+            if named {
+                w.view.ensemble.switchover = Node::Here(seen(request(Progress::Done), 0, T));
+            }
+            w.channel().source = "db3:3306".into();
+        })
+    };
+    case("F5", "repointing", "", "our own switch, the new primary does not take writes yet", given(false));
+    case("F1", "switchover", "EndClientConnections", "our own switch, the new primary is named", given(true));
+    case(
+        "F5",
+        "repointing",
+        "Follow",
+        "the same, and the clients have been ended",
+        given(true).with(|w| w.view.server.done = Some((MysqlKind::EndClientConnections, NOW))),
+    );
+    let named = || {
+        replica().with(|w| {
+            w.view.ensemble.switchover = Node::Here(seen(request(Progress::Requested), 0, Duration::from_secs(1)));
+        })
+    };
+    case("F7", "following", "FlushBinaryLog", "a planned switch to us is asked for", named());
+    case(
+        "F7",
+        "following",
+        "",
+        "the same, prepared",
+        named().with(|w| w.view.server.done = Some((MysqlKind::FlushBinaryLog, NOW))),
     );
     case("F7", "following", "", "steady", replica());
     case(

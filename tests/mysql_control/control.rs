@@ -359,6 +359,34 @@ async fn the_heartbeat_table_is_made_once_and_costs_no_transaction_afterwards() 
 }
 
 #[tokio::test]
+async fn a_long_binary_log_file_is_ended_before_others_follow_and_a_short_one_is_kept() {
+    let (primary, replica) = pair().await;
+    let file = async || replica.row("SHOW BINARY LOG STATUS").await;
+    let before = file().await.text_or_empty("File");
+    act(&replica, MysqlAction::FlushBinaryLog).await.unwrap();
+    assert_eq!(file().await.text_or_empty("File"), before, "short: nothing is gained");
+    primary
+        .root_runs(&["CREATE TABLE app.long (x LONGTEXT)", "INSERT INTO app.long VALUES (REPEAT('x', 100 * 1024))"])
+        .await;
+    replica.catch_up(&primary).await;
+    let all = executed(&replica).await;
+    act(&replica, MysqlAction::FlushBinaryLog).await.unwrap();
+    let after = file().await;
+    assert_ne!(after.text_or_empty("File"), before);
+    assert!(after.number("Position").unwrap() < 1024, "{after:?}");
+    assert_eq!(executed(&replica).await, all, "not logged itself, though the server is read-only");
+}
+
+#[tokio::test]
+async fn closing_tells_all_that_the_server_will_ever_have_executed_as_the_primary() {
+    let (primary, _replica) = pair().await;
+    for _ in 0..2 {
+        let done = act(&primary, MysqlAction::Close { limit: LONG }).await.unwrap();
+        assert_eq!(done, Done::Closed { executed: executed(&primary).await }, "also where it was closed already");
+    }
+}
+
+#[tokio::test]
 async fn clients_are_ended_and_replicas_and_spared_accounts_are_not() {
     let (primary, replica) = pair().await;
     let mut client = hold(&primary.app(), &["SELECT 1"]).await;

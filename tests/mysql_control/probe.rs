@@ -268,7 +268,7 @@ async fn the_process_is_found_through_the_socket_and_its_exit_is_noticed() {
 
 async fn reading(server: &Server) -> Reading {
     let mut connection = Connection::open(&server.agent(), LONG).await.unwrap();
-    facts::read(&mut connection, "mysql_ha", "life", LONG).await.unwrap()
+    facts::Reader::new("mysql_ha").read(&mut connection, "life", LONG).await.unwrap()
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ impl World {
             }
             Done::Yes | Done::Diverged(_) => {
                 server.failure = None;
+                server.done = Some((kind, now));
                 match kind {
                     MysqlKind::Close => server.fenced = Some(Reason::Switchover),
                     MysqlKind::Open | MysqlKind::Follow => server.fenced = None,
@@ -162,9 +163,10 @@ impl World {
                 }
                 if late { Done::Failed("no answer in time".into()) } else { Done::NotYet }
             }
-            MysqlAction::PersistReadOnly | MysqlAction::CreateHeartbeatTable | MysqlAction::EndClientConnections => {
-                Done::Yes
-            }
+            MysqlAction::FlushBinaryLog
+            | MysqlAction::PersistReadOnly
+            | MysqlAction::CreateHeartbeatTable
+            | MysqlAction::EndClientConnections => Done::Yes,
         }
     }
 

@@ -244,6 +244,7 @@ pub fn publish(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return None;
     }
     memory.opened_incarnation = case.facts().map(|facts| facts.incarnation.clone());
+    memory.clients_to_end = None;
     let now = case.now;
     reach(promotion(case, memory, &topology.record)?, Reached::Opened, now);
     let next = changes::published(&topology.record, case);

@@ -122,7 +122,7 @@ pub fn held_back(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     vacancy(case, memory)?;
     let topology = case.topology()?;
     let handover = topology.record.handover.as_ref()?;
-    let giving = memory.switch.as_mut().filter(|switch| switch.operation == handover.operation);
+    let giving = memory.switch.as_ref().filter(|switch| switch.operation == handover.operation);
     let until = match &giving {
         Some(switch) => switch.deadline,
         None => topology.first_seen + Duration::from_millis(handover.hold_ms),
@@ -132,16 +132,9 @@ pub fn held_back(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     let text = format!("planned switch: {} takes over", handover.to);
     let outcome = Outcome::wait(Role::Replica, Reason::HeldBack, text).urgent();
-    Some(match giving {
-        Some(switch) if case.view.own.kill_connections && !switch.clients_ended => {
-            switch.clients_ended = true;
-            outcome.mysql(MysqlAction::EndClientConnections)
-        }
-        Some(_) => outcome,
-        None => match replica::follow_target(case, memory, handover) {
-            Some(follow) => outcome.mysql(follow),
-            None => outcome,
-        },
+    Some(match replica::follow_target(case, memory, handover) {
+        Some(follow) => outcome.mysql(follow),
+        None => outcome,
     })
 }
 
@@ -163,7 +156,10 @@ pub fn take_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         let wait = MysqlAction::WaitApplied { set: handover.final_set.clone(), limit: SLICE };
         return Some(Outcome::wait(Role::Replica, Reason::CatchingUp, text).mysql(wait).urgent());
     }
-    claim(case, memory, cause, &[])
+    let outcome = claim(case, memory, cause, &[])?;
+    // There is nothing more to receive. Opening would have to wait for the IO thread's end; now it ends beside the claim.
+    let receives = case.facts()?.channel.as_ref().is_some_and(|channel| channel.io != IoThread::No);
+    Some(if receives { outcome.mysql(MysqlAction::StopIo) } else { outcome })
 }
 
 /// Past the deadline the old primary takes the role back: first `master`, only then writes (interleaving 19).

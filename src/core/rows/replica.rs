@@ -7,7 +7,7 @@ use crate::core::case::Case;
 use crate::core::memory::{FollowAttempt, Memory};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{Handover, Master, Role};
+use crate::core::records::{Handover, Master, Member, MemberState, Progress, Role};
 use crate::core::view::{Channel, Health, IoThread, ServerFacts};
 
 /// How long after a failed attempt the next one comes.
@@ -27,12 +27,8 @@ pub fn withdraw(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     primary(case)?;
     memory.race = None;
     memory.promotion = None;
-    if let Some(switch) = memory.switch.take().filter(|switch| !switch.clients_ended && case.view.own.kill_connections)
-    {
-        let text = format!("{} has taken over: ends the client connections here", switch.to);
-        return Some(
-            Outcome::wait(Role::Replica, Reason::Switchover, text).mysql(MysqlAction::EndClientConnections).urgent(),
-        );
+    if let Some(outcome) = end_clients(case, memory) {
+        return Some(outcome);
     }
     let (sequence, lock) = case.own_locks().next()?;
     let ops = vec![Op::Delete(Path::Lock(sequence), lock.version)];
@@ -41,6 +37,19 @@ pub fn withdraw(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             .write(Purpose::Withdraw, ops)
             .urgent(),
     )
+}
+
+/// After a planned switch, on the old primary: asked for until it has been done or has failed, as a busy lane drops it.
+fn end_clients(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let asked = memory.clients_to_end.filter(|_| case.healthy())?;
+    let ended = |kind, at| kind == MysqlKind::EndClientConnections && at >= asked;
+    let done = case.view.server.done.is_some_and(|(kind, at)| ended(kind, at));
+    if done || case.view.server.failure.as_ref().is_some_and(|failure| ended(failure.kind, failure.at)) {
+        memory.clients_to_end = None;
+        return None;
+    }
+    let text = "the role has passed on: ends the client connections here";
+    Some(Outcome::wait(Role::Replica, Reason::Switchover, text).mysql(MysqlAction::EndClientConnections).urgent())
 }
 
 /// Our server does not answer.
@@ -83,16 +92,26 @@ fn follow(case: &Case<'_>, memory: &mut Memory, primary: &Master, reason: Reason
 /// The target of a planned switch is followed as soon as it is named: the first write that it takes waits for an
 /// acknowledgement, so its replicas had better be there. None where nothing is to be done.
 ///
+/// The old primary does it too where there are not enough others: then it has the acknowledgement that is waited for. Else it
+/// waits until the new one is named (see [`repoint`]): making its channel takes as long as all the rest of the switch.
+///
 /// Nothing is risked: this server votes in no race (interleaving 3), the old primary is read-only and its final set is
 /// all that there is to receive, and the target writes nothing before it holds `master`. If it never claims, the switch
 /// is undone or raced for, and [`repoint`] or a vote's freezing ends this as it would end following any primary.
 pub(super) fn follow_target(case: &Case<'_>, memory: &mut Memory, handover: &Handover) -> Option<MysqlAction> {
     let target = case.topology()?.record.members.get(&handover.to)?;
     let facts = case.facts().filter(|_| case.healthy() && case.view.server.errant.is_empty())?;
-    let channel = facts.channel.as_ref().filter(|channel| channel.source != target.address)?;
-    // A channel that does not run is somebody's wish or broken: not now. More than the final set: for the check of
-    // the transactions against the new primary's.
-    let runs = channel.io != IoThread::No && channel.sql_running && channel.auto_position;
+    let gives = memory.switch.as_ref().is_some_and(|switch| switch.operation == handover.operation);
+    if gives && enough_others(case, &handover.to) {
+        return None;
+    }
+    // A channel that does not run is somebody's wish or broken: not now; that of a primary is what an earlier life left.
+    // More than the final set: for the check of the transactions against the new primary's.
+    let runs = match &facts.channel {
+        Some(channel) if channel.source == target.address && channel.io != IoThread::No => return None,
+        Some(channel) => gives || (channel.io != IoThread::No && channel.sql_running && channel.auto_position),
+        None => gives,
+    };
     let tried = memory
         .follow
         .as_ref()
@@ -111,6 +130,16 @@ pub(super) fn follow_target(case: &Case<'_>, memory: &mut Memory, handover: &Han
         server_uuid: target.server_uuid.clone(),
         final_set: handover.final_set.clone(),
     })
+}
+
+/// Whether enough servers besides us can acknowledge the first write of `primary`.
+fn enough_others(case: &Case<'_>, primary: &str) -> bool {
+    let Some(topology) = case.topology() else { return false };
+    let readable = |(name, member): (&String, &Member)| {
+        member.state == MemberState::Read && name != primary && name != case.me() && case.agent(name).is_some()
+    };
+    topology.record.members.iter().filter(|member| readable(*member)).count()
+        >= topology.record.durability.sync_replicas as usize
 }
 
 fn last_attempt_age(case: &Case<'_>, memory: &Memory, primary: &Master) -> Option<Duration> {
@@ -145,6 +174,11 @@ pub fn repoint(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let facts = case.facts()?;
     if !wants_follow(facts, memory, primary) {
         return None;
+    }
+    let gives = memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some() && case.now < switch.deadline);
+    if gives && case.topology()?.record.primary.is_none() && enough_others(case, &primary.name) {
+        let text = format!("planned switch: follows {} as soon as it takes writes", primary.name);
+        return Some(Outcome::wait(Role::Replica, Reason::Repointing, text).urgent());
     }
     let failed = case.view.server.failure.as_ref().filter(|failure| failure.kind == MysqlKind::Follow);
     let text = match failed {
@@ -217,7 +251,20 @@ pub fn following(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     memory.opened_incarnation = None;
     let outcome = Outcome::wait(Role::Replica, Reason::Following, format!("follows {}", primary.name));
     let retry = case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > COMPARE_AGAIN);
-    Some(if !facts.persisted_read_only && retry { outcome.mysql(MysqlAction::PersistReadOnly) } else { outcome })
+    if !facts.persisted_read_only && retry {
+        return Some(outcome.mysql(MysqlAction::PersistReadOnly));
+    }
+    Some(if named_by_a_switch(case) { outcome.mysql(MysqlAction::FlushBinaryLog) } else { outcome })
+}
+
+/// A planned switch to us has been asked for and its preparation is not done: what can be done before the primary becomes
+/// read-only need not be done after it.
+fn named_by_a_switch(case: &Case<'_>) -> bool {
+    let Some(request) = case.view.ensemble.switchover.here() else { return false };
+    let since = |kind, at| kind == MysqlKind::FlushBinaryLog && at >= request.first_seen;
+    let prepared = case.view.server.done.is_some_and(|(kind, at)| since(kind, at))
+        || case.view.server.failure.as_ref().is_some_and(|failure| since(failure.kind, failure.at));
+    request.record.progress == Progress::Requested && request.record.to == case.me() && !prepared
 }
 
 /// None of the rows above: `master` and `topology` are of different epochs for the moment, or a vacancy is settling.

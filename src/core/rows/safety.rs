@@ -123,6 +123,10 @@ pub fn unreadable_topology(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 /// no lease behind it is of no use to anyone and keeps the others waiting.
 pub fn stray_master(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let master = case.own_master()?;
+    // Our own release is under way, or its effect not read yet: it takes the node with it.
+    if memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some() && case.now < switch.deadline) {
+        return None;
+    }
     let epoch = case.topology().map(|topology| topology.record.epoch);
     let ours =
         case.view.held.as_ref().is_some_and(|held| Some(held.epoch) == epoch && master.record.epoch == held.epoch);

@@ -100,7 +100,6 @@ pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             started: case.now,
             deadline: case.now + Duration::from_millis(wanted.timeout_ms),
             closing: None,
-            clients_ended: false,
         });
     }
     let switch = memory.switch.as_ref()?;
@@ -207,6 +206,12 @@ pub fn forget(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             || matches!(request.progress, Progress::Done | Progress::Refused | Progress::Undone)
     });
     if over {
+        // Only now: they find the new primary at once, and nothing competes with its opening.
+        let another = case
+            .topology()
+            .is_some_and(|topology| topology.record.primary.as_deref().is_some_and(|primary| primary != case.me()));
+        let to_end = another && switch.closing.is_some() && case.view.own.kill_connections;
+        memory.clients_to_end = to_end.then_some(case.now);
         memory.switch = None;
     }
     None
