@@ -16,8 +16,9 @@ use crate::core::reason::Reason;
 use crate::core::time::Moment;
 use crate::mysql::fence::{Fence, Fenced};
 
-/// The longest sleep between two looks at the deadline: a renewal moves it without waking us.
-const LOOK: Duration = Duration::from_millis(50);
+/// The longest sleep between two looks at the deadline. A renewal only moves it away, without waking us; a lease just taken
+/// is seen this much later, long before its end (the sum of [`crate::core::timing`] leaves more than that).
+const LOOK: Duration = Duration::from_millis(250);
 /// How often the fence's connections are looked at, and how long that may take.
 const KEEP_OPEN: Duration = Duration::from_millis(500);
 /// How long after a fence the deadline rests, so that a lease that stays lost is not fenced for again at once.
@@ -129,7 +130,7 @@ async fn lease_ends(shared: &Shared, deadline: &AtomicU64, last: Option<Moment>)
         let until = Moment(deadline.load(Ordering::Acquire));
         let start = until - shared.own.borrow().fencing_budget;
         let rested = last.is_none_or(|last| now().since(last) > REST);
-        let writable = shared.server.get().facts.is_some_and(|(facts, _)| facts.writable());
+        let writable = shared.server.writable();
         // A deadline that was taken away (0) is the decision loop's business: it knows who has the role now.
         if until.0 != 0 && now() >= start && rested && writable {
             return;

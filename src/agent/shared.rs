@@ -31,6 +31,12 @@ impl ServerCell {
         self.sender.borrow().clone()
     }
 
+    /// Whether clients could write when it was read last.
+    #[must_use]
+    pub fn writable(&self) -> bool {
+        self.sender.borrow().facts.as_ref().is_some_and(|(facts, _)| facts.writable())
+    }
+
     /// Every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Server> {

@@ -4,6 +4,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::exit::Exit;
+use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, HistoryRecord, MemberState, Topology};
 use crate::core::view::{Ensemble, Node};
 
@@ -100,6 +101,9 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
     for member in members {
         match (&member.agent, member.state) {
             (None, _) => problems.push(format!("{}: its agent is not running", member.name)),
+            (Some(agent), _) if agent.reason == Reason::OldPrimaryUnfenced => {
+                problems.push(format!("{}: {}", member.name, agent.detail));
+            }
             (Some(agent), Some(MemberState::Na) | None) => problems.push(format!("{}: {}", member.name, agent.detail)),
             (Some(agent), Some(_))
                 if agent.server.as_ref().is_none_or(|server| !server.healthy || !server.errant.is_empty()) =>
@@ -147,12 +151,21 @@ impl Status {
                 server.and_then(|server| server.lag_ms).map_or_else(dash, |ms| format!("{:.1} s", ms as f64 / 1000.0)),
                 member.unapplied.map_or_else(dash, |count| count.to_string()),
                 server.map_or_else(dash, |server| server.version.clone()),
-                agent.map_or_else(dash, |agent| agent.detail.clone()),
+                agent.map_or_else(dash, |agent| shortened(&agent.detail)),
             ]);
         }
         text.push_str(&table.to_string());
         text.push('\n');
         text
+    }
+}
+
+/// A long text would break the table; whatever is wrong stands above it in full, and everything in `--json`.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+        None => text.to_owned(),
     }
 }
 
@@ -176,7 +189,7 @@ pub fn history_text(records: &[HistoryRecord]) -> String {
             record.to.clone(),
             phases,
             format!("{:.1}", record.phases.total()),
-            if record.lost.is_empty() { "nothing".to_owned() } else { record.lost.to_string() },
+            if record.lost.is_empty() { "nothing".to_owned() } else { shortened(&record.lost.to_string()) },
         ]);
     }
     format!("{table}\n")

@@ -25,6 +25,8 @@ pub struct Memory {
     pub follow: Option<FollowAttempt>,
     /// A planned switch has given the role to another server since then: the client connections here are to be ended.
     pub clients_to_end: Option<Moment>,
+    /// The old primary, whose agent was lost, until its server is proven read-only: it may still take writes.
+    pub unfenced: Option<String>,
     /// When what this replica has received was last seen to grow.
     pub growth: Growth,
     /// Incidents already written, so that a lasting condition is recorded once.
@@ -79,8 +81,8 @@ pub struct Promotion {
     pub last: Moment,
     /// Durations so far.
     pub phases: Phases,
-    /// Whether the old primary has been fenced over the network, or tried to.
-    pub remote_fence_tried: bool,
+    /// When the old primary was first to be fenced over the network.
+    pub remote_fence: Option<Moment>,
     /// Which phases have ended.
     pub reached: Reached,
 }

@@ -57,6 +57,8 @@ reasons! {
     SwitchoverRefused = "switchover_refused",
     /// Steady: holds the lease and takes writes.
     Primary = "primary",
+    /// Steady, and nobody has seen the old primary's server read-only since its agent was lost.
+    OldPrimaryUnfenced = "old_primary_unfenced",
     /// Steady: follows the primary.
     Following = "following",
     /// No session with ZooKeeper.

@@ -174,10 +174,18 @@ impl LeaseFile {
 /// The outer one: the file cannot be read. The inner one: it holds no valid lease.
 pub fn read(path: &Path) -> io::Result<Option<Result<LeaseState, Invalid>>> {
     match File::open(path) {
+        // Made by an agent that ended before it held a lease: nothing was ever written.
+        Ok(file) if is_blank(&file)? => Ok(None),
         Ok(file) => read_from(&file).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn is_blank(file: &File) -> io::Result<bool> {
+    let mut bytes = [0; SIZE];
+    let length = file.read_at(&mut bytes, 0)?;
+    Ok(bytes[..length].iter().all(|byte| *byte == 0))
 }
 
 fn read_from(file: &File) -> io::Result<Result<LeaseState, Invalid>> {

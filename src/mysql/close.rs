@@ -77,10 +77,11 @@ pub(crate) async fn fence_remote(
 ) -> Result<Done, ControlError> {
     let work = async {
         let mut connection = connect_to(control, address, server_uuid, limit).await?;
+        // Cuts commits that wait for an acknowledgement without an OK; they would hold read-only up for ever. Before all
+        // else: under waiting commits a second login may hang (interleaving 16).
+        connection.run("SET GLOBAL offline_mode=ON", limit).await.doing("cutting the old primary's clients")?;
         let mut killer = killer_for(control, address)?;
         killer.open(limit).await.doing("connecting to the old primary")?;
-        // Cuts commits that wait for an acknowledgement without an OK; they would hold read-only up for ever.
-        connection.run("SET GLOBAL offline_mode=ON", limit).await.doing("cutting the old primary's clients")?;
         connection.run_or_kill(READ_ONLY, limit, &mut killer).await.doing("making the old primary read-only")
     };
     let late = Fault::Timeout { at: address.to_owned(), after: limit };

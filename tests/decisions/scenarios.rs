@@ -285,14 +285,30 @@ fn holder(case: Add<'_>) {
             w.held().opened = true;
         })
     });
-    case("P7", "opening", "Open", "the same, fenced or tried to", {
+    let fencing = || {
         let mut world = promoted().with(|w| {
             w.topology().reason = Reason::AgentLost;
             w.held().opened = true;
         });
         world.step();
         world
-    });
+    };
+    let dropped = "asked for, and no answer yet: a busy lane may have dropped it";
+    case("P4", "waiting_old_lease", "FenceRemote", dropped, fencing());
+    case(
+        "P7",
+        "opening",
+        "Open",
+        "fenced over the network",
+        fencing().with(|w| w.view.server.done = Some((MysqlKind::FenceRemote, NOW))),
+    );
+    case(
+        "P7",
+        "opening",
+        "Open",
+        "tried to: not longer than that",
+        fencing().with(|w| w.now = NOW + Duration::from_millis(400)),
+    );
     let by_hand = |w: &mut World| {
         w.topology().primary = None;
         w.topology().reason = Reason::ReadOnlyByHand;
@@ -355,6 +371,25 @@ fn holder(case: Add<'_>) {
         w
     });
     case("P10", "primary", "Withdraw", "its lock of the race is left", primary().lock(1, "db1", 9));
+    let unfenced = || primary().with(|w| w.memory.unfenced = Some("db3".into()));
+    case("P11", "old_primary_unfenced", "FenceRemote", "nobody has seen the old primary read-only", {
+        unfenced().with(|w| {
+            w.view.ensemble.agents.remove("db3");
+            w.topology().members.get_mut("db3").unwrap().state = MemberState::Na;
+        })
+    });
+    case("P11", "old_primary_unfenced", "", "the same, tried a moment ago", {
+        unfenced().with(|w| {
+            w.view.ensemble.agents.remove("db3");
+            w.topology().members.get_mut("db3").unwrap().state = MemberState::Na;
+            w.view.server.failure = Some(Failure {
+                kind: MysqlKind::FenceRemote,
+                why: "no answer".into(),
+                at: NOW - Duration::from_secs(1),
+            });
+        })
+    });
+    case("P11", "primary", "", "the old primary's agent is back and says it is read-only", unfenced());
     case("P11", "primary", "", "steady", primary());
     case(
         "P11",

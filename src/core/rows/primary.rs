@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::adoption::{own_lease, own_master};
-use crate::core::action::{Action, MysqlAction, Op, Path, Purpose, Record};
+use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::memory::{Memory, Promotion, Reached};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
 use crate::core::records::{
-    DurabilityMode, HistoryRecord, Lease, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology,
+    DurabilityMode, HistoryRecord, Lease, Member, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology,
 };
 use crate::core::time::Moment;
 use crate::core::view::{Health, Held, IoThread, Seen, ServerFacts};
@@ -141,7 +141,7 @@ fn promotion<'m>(case: &Case<'_>, memory: &'m mut Memory, topology: &Topology) -
                 claimed: ms(case.now.since(caught_up)),
                 ..Phases::default()
             },
-            remote_fence_tried: false,
+            remote_fence: None,
             reached: Reached::Claimed,
         });
     }
@@ -169,6 +169,9 @@ fn reach(promotion: &mut Promotion, reached: Reached, now: Moment) {
 
 /// What fencing the old primary over the network may cost where its lease is over and nothing else is waited for.
 const REMOTE_FENCE: Duration = Duration::from_millis(200);
+/// How often it is tried again afterwards, and what each try may cost: the lane is taken meanwhile.
+const FENCE_AGAIN: Duration = Duration::from_secs(5);
+const FENCE_LATER: Duration = Duration::from_millis(500);
 
 /// `master` is ours; the server stays read-only until the lease that was replaced cannot be in use any more.
 ///
@@ -181,16 +184,18 @@ pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     let promotion = promotion(case, memory, &topology.record)?;
     let waits = !held.opened && case.now < promotion.wait_until;
-    let old = promotion
-        .from
-        .as_ref()
-        .filter(|name| *name != case.me() && !promotion.remote_fence_tried)
-        .and_then(|name| topology.record.members.get(name));
+    let old = promotion.from.clone().filter(|name| name != case.me());
+    // Over before the wait is: the action that opens must not find its lane taken by a host that is gone.
+    let rest = promotion.wait_until.until(case.now);
+    let limit = if waits { (rest * 3 / 4).min(Duration::from_secs(1)) } else { REMOTE_FENCE };
+    let asked = promotion.remote_fence;
+    // A busy lane drops an action: asked for until an answer is noted, or for as long as one may take.
+    let tried = asked.is_some_and(|asked| remote_fence(case, asked).is_some() || case.now >= asked + limit * 2);
     let unproven = promotion.cause == Reason::AgentLost && !case.writable() && case.healthy();
+    let old = old.filter(|_| !tried).and_then(|name| Some((name.clone(), topology.record.members.get(&name)?)));
     if !waits && (old.is_none() || !unproven) {
         return None;
     }
-    let rest = promotion.wait_until.until(case.now);
     let text = match waits {
         true => format!("promoted; waits {:.1} s until the old primary's lease cannot be in use", rest.as_secs_f64()),
         false => "promoted; the old primary's agent is gone: makes that server read-only over the network".to_owned(),
@@ -198,18 +203,40 @@ pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let outcome = Outcome::wait(Role::Replica, Reason::WaitingOldLease, text).urgent();
     Some(match old {
         // An agent that died may have left it writable.
-        Some(old) => {
-            promotion.remote_fence_tried = true;
-            // Over before the wait is: the action that opens must not find its lane taken by a host that is gone.
-            let limit = if waits { (rest * 3 / 4).min(Duration::from_secs(1)) } else { REMOTE_FENCE };
-            outcome.mysql(MysqlAction::FenceRemote {
-                address: old.address.clone(),
-                server_uuid: old.server_uuid.clone(),
-                limit,
-            })
+        Some((name, old)) => {
+            promotion.remote_fence.get_or_insert(case.now);
+            memory.unfenced = Some(name);
+            outcome.mysql(fence_remote(old, limit))
         }
         None => outcome,
     })
+}
+
+fn fence_remote(old: &Member, limit: Duration) -> MysqlAction {
+    MysqlAction::FenceRemote { address: old.address.clone(), server_uuid: old.server_uuid.clone(), limit }
+}
+
+/// How the last remote fence since `asked` came out: whether that server is proven read-only.
+fn remote_fence(case: &Case<'_>, asked: Moment) -> Option<bool> {
+    let of = |kind, at| kind == MysqlKind::FenceRemote && at >= asked;
+    let server = &case.view.server;
+    let failed = server.failure.as_ref().is_some_and(|failure| of(failure.kind, failure.at));
+    if failed { Some(false) } else { server.done.is_some_and(|(kind, at)| of(kind, at)).then_some(true) }
+}
+
+/// The old primary whose agent was lost, as long as nobody says that its server is read-only: neither its agent, come back,
+/// nor a fence over the network, tried again and again.
+fn unfenced(case: &Case<'_>, memory: &mut Memory) -> Option<(String, Option<MysqlAction>)> {
+    let name = memory.unfenced.clone().filter(|name| name != case.me())?;
+    let by_agent = case.agent(&name).and_then(|agent| agent.server.as_ref()).is_some_and(|server| !server.writable);
+    let member = case.topology()?.record.members.get(&name);
+    let (Some(member), false) = (member, by_agent || remote_fence(case, Moment(0)) == Some(true)) else {
+        memory.unfenced = None;
+        return None;
+    };
+    let last = case.view.server.failure.as_ref().filter(|failure| failure.kind == MysqlKind::FenceRemote);
+    let due = last.is_none_or(|failure| case.now.since(failure.at) >= FENCE_AGAIN);
+    Some((name, due.then(|| fence_remote(member, FENCE_LATER))))
 }
 
 /// The server is to take writes: `opened` is recorded first, then the statement, which carries the lease's end.
@@ -376,6 +403,18 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             (Reason::Primary, format!("primary of epoch {}", topology.record.epoch))
         }
     };
+    let unfenced = unfenced(case, memory);
+    let (reason, text) = match &unfenced {
+        Some((old, _)) => (
+            if reason == Reason::Primary { Reason::OldPrimaryUnfenced } else { reason },
+            format!(
+                "{text}; the server of {old} may still take writes: its agent was lost and nobody has seen it read-only \
+                 (tried again every {} s; if that host is off, all is well)",
+                FENCE_AGAIN.as_secs()
+            ),
+        ),
+        None => (reason, text),
+    };
     let mut outcome = Outcome::wait(Role::Primary, reason, text);
     // Not while the server does not answer: a silent one would be declared NA by ourselves and back again.
     if case.healthy()
@@ -393,6 +432,8 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         outcome = outcome.mysql(MysqlAction::CreateHeartbeatTable);
     } else if case.healthy() && case.writable() && retry && left_over_channel(&topology.record, facts) {
         outcome = outcome.mysql(MysqlAction::ForgetSource);
+    } else if let Some((_, Some(fence))) = unfenced {
+        outcome = outcome.mysql(fence);
     }
     Some(outcome)
 }

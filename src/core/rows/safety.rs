@@ -36,10 +36,19 @@ pub fn duplicate_uuid(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
         return None; // the one that came later has to go
     }
     let twin = recorded.or_else(present)?;
-    let text = format!(
-        "server_uuid {uuid} is also that of {twin}: one of the two data directories is a copy of the other; stop mysqld, \
-         remove auto.cnf from the copy's data directory, start it and this agent again; nothing was changed"
-    );
+    let copy = "one of the two data directories is a copy of the other; stop mysqld, remove auto.cnf from the copy's data \
+                directory, start it and this agent again";
+    let mend = match case.agent(&twin) {
+        Some(agent) if agent.boot_id == case.view.own.boot_id => {
+            "its agent runs on this very host: two agents watch one server; stop one of them".to_owned()
+        }
+        Some(_) => copy.to_owned(),
+        None => format!(
+            "whose agent is not running: where this is the same server under another name, set name: {twin} in agent.yaml; \
+             else {copy}"
+        ),
+    };
+    let text = format!("server_uuid {uuid} is also that of {twin}: {mend}; nothing was changed");
     Some(Outcome::wait(Role::Unknown, Reason::DuplicateUuid, text.clone()).act(Action::Refuse(text)))
 }
 
