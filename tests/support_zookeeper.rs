@@ -100,6 +100,45 @@ impl Drop for Server {
     }
 }
 
+/// A way to a server that can be shut: what goes through it is cut then, and nobody is let in.
+pub(crate) struct Gate {
+    pub(crate) port: u16,
+    shut: watch::Sender<bool>,
+}
+
+impl Gate {
+    pub(crate) async fn to(server: u16) -> Gate {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (shut, is_shut) = watch::channel(false);
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut is_shut = is_shut.clone();
+                tokio::spawn(async move {
+                    let through = async {
+                        let mut server = tokio::net::TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+                        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                    };
+                    tokio::select! {
+                        biased;
+                        _ = is_shut.wait_for(|shut| *shut) => {}
+                        () = through => {}
+                    }
+                });
+            }
+        });
+        Gate { port, shut }
+    }
+
+    pub(crate) fn shut(&self) {
+        self.shut.send_replace(true);
+    }
+
+    pub(crate) fn open(&self) {
+        self.shut.send_replace(false);
+    }
+}
+
 pub(crate) fn clock() -> Moment {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     Moment(0) + Duration::from_secs(1000) + START.elapsed()

@@ -1,6 +1,6 @@
 //! The tree in ZooKeeper: the only user of the client crate.
 //!
-//! What lives here: the session ([`session`]), where records stand and how they are written down ([`tree`]), the view
+//! What lives here: the session ([`session`], on clients that `engine` starts and ends), where records stand and how they are written down ([`tree`]), the view
 //! that follows them ([`viewer`]), transactions ([`writer`]), the lease while we hold it ([`lease_keeper`]), our own
 //! name among the agents ([`name`]) and the bounded lists that nobody decides by ([`archive`]). What may not: a
 //! decision (the core decides; here it is read and written), and anything that the client side alone has no need for
@@ -12,6 +12,7 @@
 
 pub mod archive;
 mod contents;
+mod engine;
 pub mod lease_keeper;
 pub mod name;
 mod reads;

@@ -1,24 +1,33 @@
 //! One session with the ensemble, kept alive for ever: when it ends, the next one is opened.
 //!
-//! The client crate reconnects by itself while the session lives; this module opens a new session when it has
-//! expired, and tells everyone else which session there is and since when it is connected. Nobody else holds on to a
-//! client: whoever calls ZooKeeper asks for the present [`Live`] first.
+//! Each connection is a client of its own ([`super::engine`]), which resumes the session of the one before. This module
+//! opens a new session when the old one has expired, and tells everyone else which session there is and since when it is
+//! connected. Nobody else holds on to a client: whoever calls ZooKeeper asks for the present [`Live`] first.
 
 use std::fmt;
 use std::future::Future;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
-use zookeeper_client::{Client, Error, SessionState, Stat};
+use zookeeper_client::{
+    AddWatchMode, Client, Connector, Error, PersistentWatcher, SessionInfo, SessionState, Stat, WatchedEvent,
+};
 
 use super::Clock;
+use super::engine::{Engine, NotStarted, Silent, accepting};
 use crate::core::time::Moment;
 use crate::core::view::Session;
 
-/// Between two attempts to open a session, where the first failed at once (no name resolves, say).
-const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// Between two rounds through the members. An ensemble that elects its leader closes every connection at once.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The same once nobody has let us in for this long.
+const PATIENT_PAUSE: Duration = Duration::from_millis(500);
+const IMPATIENT_FOR: Duration = Duration::from_secs(10);
+/// How long a verb's session may take to be closed.
+const CLOSING: Duration = Duration::from_millis(200);
 
 /// How to reach the ensemble.
 #[derive(Debug, Clone)]
@@ -74,6 +83,22 @@ pub struct Live {
     /// The session's id: the owner of our ephemeral nodes.
     pub id: i64,
     limit: Duration,
+    /// To be held by whoever waits for watches of this client; gone once the client is to be ended.
+    watched: Weak<()>,
+}
+
+/// Everything that changes below a node. Its client is not ended while this lives (the crate would panic here).
+pub(super) struct Events {
+    // Dropped in this order.
+    watcher: PersistentWatcher,
+    _watched: Arc<()>,
+}
+
+impl Events {
+    /// The next event. Not to be asked again after one that says that the session is over.
+    pub(super) async fn changed(&mut self) -> WatchedEvent {
+        self.watcher.changed().await
+    }
 }
 
 /// Whether there is a connected session.
@@ -94,7 +119,7 @@ pub enum State {
 #[derive(Debug, Clone)]
 pub struct Link {
     state: watch::Receiver<State>,
-    options: std::sync::Arc<Options>,
+    options: Arc<Options>,
 }
 
 impl Link {
@@ -102,8 +127,10 @@ impl Link {
     #[must_use]
     pub fn open(options: Options, clock: Clock) -> Link {
         let (sender, state) = watch::channel(State::Down { since: clock(), why: "not connected yet".to_owned() });
-        let options = std::sync::Arc::new(options);
-        tokio::spawn(Keeper { options: options.clone(), clock, state: sender }.run());
+        let options = Arc::new(options);
+        let keeper =
+            Keeper { options: options.clone(), clock, state: sender, silent: Silent::default(), alone_since: None };
+        tokio::spawn(keeper.run());
         Link { state, options }
     }
 
@@ -163,6 +190,16 @@ impl Live {
         }
     }
 
+    /// Follows everything below `node`. The request is sent when this is called, not when it is awaited.
+    pub(super) fn watch<'a>(&'a self, node: &'a str) -> impl Future<Output = Result<Events, Error>> + Send + 'a {
+        let held = self.watched.upgrade();
+        let watching = held.is_some().then(|| self.client.watch(node, AddWatchMode::PersistentRecursive));
+        async move {
+            let (Some(_watched), Some(watching)) = (held, watching) else { return Err(Error::ConnectionLoss) };
+            watching.await.map(|watcher| Events { watcher, _watched })
+        }
+    }
+
     /// The node as the leader knows it: `sync` goes ahead, so that a write whose answer was lost is seen, if it took
     /// effect, also through another member than the one that it was sent to.
     pub(super) async fn read_back(&self, node: &str) -> Result<Option<(Vec<u8>, Stat)>, CallError> {
@@ -192,31 +229,81 @@ pub(super) enum CallError {
 
 /// The task behind a [`Link`].
 struct Keeper {
-    options: std::sync::Arc<Options>,
+    options: Arc<Options>,
     clock: Clock,
     state: watch::Sender<State>,
+    silent: Silent,
+    /// Nobody has let us in since then.
+    alone_since: Option<Instant>,
+}
+
+/// What became of a connection.
+enum Ended {
+    /// The session lives, as far as is known.
+    Disconnected,
+    /// The session is over.
+    Over(String),
 }
 
 impl Keeper {
-    async fn run(self) {
-        let work = async {
-            loop {
-                match self.connect().await {
-                    Ok(client) => self.follow(client).await,
-                    Err(why) => {
-                        self.down(why);
-                        sleep(RETRY_PAUSE).await;
+    async fn run(mut self) {
+        let mut session: Option<SessionInfo> = None;
+        loop {
+            let nobody_listens = self.state.clone();
+            let found = tokio::select! {
+                found = self.reach(session.clone()) => found,
+                () = nobody_listens.closed() => return,
+            };
+            match found {
+                Ok(engine) => {
+                    self.alone_since = None;
+                    session = Some(engine.client.session().clone());
+                    match self.follow(engine).await {
+                        Some(Ended::Disconnected) => {}
+                        Some(Ended::Over(why)) => {
+                            session = None;
+                            self.down(why);
+                        }
+                        None => return,
                     }
                 }
+                Err(Error::SessionExpired | Error::SessionMoved) => {
+                    session = None;
+                    self.down("session expired".to_owned());
+                }
+                Err(error) => {
+                    let since = *self.alone_since.get_or_insert_with(Instant::now);
+                    let impatient = since.elapsed() < IMPATIENT_FOR;
+                    // A break of tenths of a second needs no explanation, which takes its time.
+                    if !impatient || session.is_none() {
+                        let why = self.explain(&error).await;
+                        self.down(why);
+                    }
+                    sleep(if impatient { RETRY_PAUSE } else { PATIENT_PAUSE }).await;
+                }
             }
-        };
-        tokio::select! {
-            () = work => {}
-            () = self.state.closed() => {}
         }
     }
 
-    async fn connect(&self) -> Result<Client, String> {
+    /// A client connected to some member, in this session or a new one.
+    async fn reach(&mut self, session: Option<SessionInfo>) -> Result<Engine, Error> {
+        let limit = self.options.op_timeout;
+        let mut last = Error::Timeout;
+        for member in accepting(&self.options.hosts, &self.silent, limit).await {
+            match Engine::start(self.connector(session.clone()), &member, limit).await {
+                Ok(engine) => return Ok(engine),
+                Err(NotStarted::Silent) => self.silent.note(&member),
+                Err(NotStarted::Client(error @ (Error::SessionExpired | Error::SessionMoved))) => return Err(error),
+                // Closed at once: this member does not serve.
+                Err(NotStarted::Client(Error::NoHosts | Error::ConnectionLoss)) => {}
+                Err(NotStarted::Client(error)) => last = error,
+                Err(NotStarted::System(error)) => last = Error::UnexpectedError(error.to_string()),
+            }
+        }
+        Err(last)
+    }
+
+    fn connector(&self, session: Option<SessionInfo>) -> Connector {
         let options = &self.options;
         let mut connector = Client::connector()
             .with_session_timeout(options.session_timeout)
@@ -226,13 +313,10 @@ impl Keeper {
         if let Some(auth) = &options.auth {
             connector = connector.with_auth("digest", format!("{}:{}", auth.user, auth.password).as_bytes());
         }
-        if options.leave_behind {
-            connector = connector.with_detached();
+        if let Some(session) = session {
+            connector = connector.with_session(session);
         }
-        match connector.connect(&options.hosts.join(",")).await {
-            Ok(client) => Ok(client),
-            Err(error) => Err(self.explain(&error).await),
-        }
+        if options.leave_behind { connector.with_detached() } else { connector }
     }
 
     async fn explain(&self, error: &Error) -> String {
@@ -260,35 +344,58 @@ impl Keeper {
         names
     }
 
-    /// Publishes what becomes of one session, until it is over.
-    async fn follow(&self, client: Client) {
-        let mut states = client.state_watcher();
+    /// Publishes what becomes of one connection, until it is over; none where nobody is interested any more.
+    async fn follow(&self, engine: Engine) -> Option<Ended> {
+        let mut watched = Arc::new(());
+        self.up(&engine.client, &watched);
+        let mut states = engine.client.state_watcher();
         let mut state = states.state();
-        loop {
+        let ended = loop {
             match state {
-                SessionState::SyncConnected => self.up(&client),
-                SessionState::AuthFailed => {
-                    self.down(AUTH_FAILED.to_owned());
-                    // The next attempt will most likely fail alike.
-                    return sleep(RETRY_PAUSE).await;
-                }
-                SessionState::Expired | SessionState::Closed => return self.down(format!("session {state}")),
+                SessionState::SyncConnected => {}
+                SessionState::AuthFailed => break Ended::Over(AUTH_FAILED.to_owned()),
+                SessionState::Expired | SessionState::Closed => break Ended::Over(format!("session {state}")),
                 // Read-only members were not asked for, and one could not serve a single decision.
-                SessionState::Disconnected | SessionState::ConnectedReadOnly => self.down("disconnected".to_owned()),
+                SessionState::Disconnected | SessionState::ConnectedReadOnly => break Ended::Disconnected,
             }
-            // Wakes up for every report of the crate, an unchanged one too: connected after connected means that
-            // there was a break in between, and watch events may have been lost in it.
-            state = states.changed().await;
+            state = tokio::select! {
+                state = states.changed() => state,
+                () = self.state.closed() => {
+                    self.close(engine).await;
+                    return None;
+                }
+            };
+        };
+        self.down("disconnected".to_owned());
+        // Whoever waits for a watch is woken by the new state and lets go of it; after that nobody can begin to.
+        while let Err(held) = Arc::try_unwrap(watched) {
+            watched = held;
+            sleep(Duration::from_millis(1)).await;
+        }
+        engine.end();
+        Some(ended)
+    }
+
+    /// The last handle is gone. A verb's session ends with it; an agent's is left behind.
+    async fn close(&self, engine: Engine) {
+        let mut states = engine.client.state_watcher();
+        self.state.send_replace(State::Down { since: (self.clock)(), why: "closed".to_owned() });
+        let closing =
+            async { while !matches!(states.changed().await, SessionState::Closed | SessionState::Expired) {} };
+        engine.release();
+        if !self.options.leave_behind {
+            let _ = timeout(CLOSING, closing).await;
         }
     }
 
-    fn up(&self, client: &Client) {
+    fn up(&self, client: &Client, watched: &Arc<()>) {
         let live = Live {
             client: client.clone(),
             since: (self.clock)(),
             granted: client.session_timeout(),
             id: client.session_id().0,
             limit: self.options.op_timeout,
+            watched: Arc::downgrade(watched),
         };
         info!(session = %client.session_id(), granted_ms = live.granted.as_millis() as u64, "connected to ZooKeeper");
         self.state.send_replace(State::Up(live));

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
-use zookeeper_client::AddWatchMode;
 
 use super::Clock;
 use super::contents;
@@ -158,7 +157,7 @@ impl Task {
     async fn follow(&mut self, live: &Live) -> Ended {
         let tree = self.tree.clone();
         // The request is on its way before the first read, so that no change can fall between the two.
-        let watching = live.client.watch(tree.base(), AddWatchMode::PersistentRecursive);
+        let watching = live.watch(tree.base());
         let mut reads = Reads::new(&live.client, &tree, self.limit);
         reads.everything(None);
         let mut events = match timeout(self.limit, watching).await {
