@@ -59,7 +59,10 @@ impl Stage {
         let live = repository().join("target/live");
         sweep(&live, name);
         let folder = live.join(format!("{name}-{}", std::process::id()));
-        let sockets = std::env::temp_dir().join(format!("{SOCKETS}{}", std::process::id()));
+        // Numbered: tests of one program may run side by side.
+        static NUMBER: AtomicU8 = AtomicU8::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let sockets = std::env::temp_dir().join(format!("{SOCKETS}{number}-{}", std::process::id()));
         for path in [&folder, &sockets] {
             std::fs::create_dir_all(path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
         }
