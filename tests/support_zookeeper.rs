@@ -147,7 +147,6 @@ pub(crate) fn clock() -> Moment {
 /// What an agent has of this module.
 pub(crate) struct Agent {
     pub(crate) name: String,
-    pub(crate) link: Link,
     pub(crate) writer: Writer,
     pub(crate) viewer: Viewer,
     pub(crate) own: Arc<Name>,
@@ -166,7 +165,7 @@ impl Agent {
         let own = Arc::new(Name::new(writer.clone(), name.to_owned(), clock));
         let keeper = LeaseKeeper::new(writer.clone(), own.clone(), name.to_owned(), clock);
         let view = viewer.view();
-        let mut agent = Agent { name: name.to_owned(), link, writer, viewer, own, keeper, view };
+        let mut agent = Agent { name: name.to_owned(), writer, viewer, own, keeper, view };
         agent.until(|view| view.complete).await;
         agent
     }
@@ -218,6 +217,7 @@ pub(crate) fn topology(epoch: u64) -> Record {
             degraded: false,
             sync: vec![],
             sync_replicas: 1,
+            retiring: vec![],
             floor: GtidSet::new(),
         },
         handover: None,

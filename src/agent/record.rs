@@ -6,7 +6,7 @@ use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, Role, ServerRecord, SourceRecord};
 use crate::core::time::{Moment, Wall};
-use crate::core::view::{Channel, Health, IoThread, Own, Server, ServerFacts};
+use crate::core::view::{Channel, Health, IoThread, Own, Process, Server, ServerFacts};
 
 /// The record of this moment.
 #[must_use]
@@ -26,11 +26,15 @@ pub fn agent_record(own: &Own, server: &Server, decision: Option<&Decision>, wal
         row: decision.map_or_else(String::new, |decision| decision.row.to_owned()),
         reason: outcome.map_or(Reason::Starting, |outcome| outcome.reason),
         detail: outcome.map_or_else(String::new, |outcome| outcome.detail.clone()),
-        server: server.facts.as_ref().map(|(facts, at)| server_record(server, facts, now.since(*at))),
+        server: server.facts.as_ref().map(|(facts, at)| {
+            let intends = decision.is_some_and(|decision| decision.may_acknowledge);
+            server_record(server, facts, now.since(*at), intends)
+        }),
     }
 }
 
-fn server_record(server: &Server, facts: &ServerFacts, age: Duration) -> ServerRecord {
+fn server_record(server: &Server, facts: &ServerFacts, age: Duration, intends: bool) -> ServerRecord {
+    let exited = matches!(server.process, Process::Exited { .. });
     let healthy = matches!(server.health, Health::Healthy | Health::Blocked { .. });
     ServerRecord {
         server_uuid: facts.server_uuid.clone(),
@@ -38,7 +42,7 @@ fn server_record(server: &Server, facts: &ServerFacts, age: Duration) -> ServerR
         version: facts.version.clone(),
         healthy,
         // What was writable when it was last seen counts as writable until something else is known.
-        writable: facts.writable() && !matches!(server.process, crate::core::view::Process::Exited { .. }),
+        writable: facts.writable() && !exited,
         executed: facts.executed.clone(),
         retrieved: facts.channel.as_ref().map(|channel| channel.retrieved.clone()).unwrap_or_default(),
         source: facts.channel.as_ref().map(source_record),
@@ -49,6 +53,8 @@ fn server_record(server: &Server, facts: &ServerFacts, age: Duration) -> ServerR
             Health::Unreachable { why } | Health::Failed { why, .. } => Some(why.clone()),
             Health::Healthy | Health::Unknown => None,
         },
+        // A server that has exited comes back with replication stopped (`skip_replica_start`).
+        acknowledges: Some(!exited && (intends || facts.semi_sync.may_acknowledge())),
         errant: server.errant.clone(),
     }
 }

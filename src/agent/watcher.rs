@@ -229,10 +229,13 @@ impl Watcher {
                 return;
             }
         };
-        if let Some(watermark) = tried.watermark {
-            self.watermarks.send_replace(watermark);
+        if let Some(heartbeat) = &tried.heartbeat {
+            self.watermarks.send_replace(heartbeat.1.clone());
         }
         self.shared.server.change(|server| {
+            if tried.heartbeat.is_some() {
+                server.heartbeat = tried.heartbeat;
+            }
             if tried.unsupported.is_some() {
                 server.unsupported = tried.unsupported;
             }

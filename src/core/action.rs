@@ -27,7 +27,8 @@ pub enum Action {
 /// What to do on MySQL servers (one at a time).
 #[derive(Debug, Clone, PartialEq)]
 pub enum MysqlAction {
-    /// Stop the IO thread, so that nothing more is received or acknowledged, and read back that it has stopped.
+    /// Stop the IO thread, so that nothing more is received or acknowledged, and switch semi-sync's replica side off, so that
+    /// whoever starts it again acknowledges nothing (interleaving 4); both read back.
     StopIo,
     /// Start the applier alone, so that what was received is applied.
     StartApplier,
@@ -54,6 +55,8 @@ pub enum MysqlAction {
         address: String,
         /// Its UUID; another server at that address is refused.
         server_uuid: String,
+        /// Acknowledge what is received (semi-sync's replica side), or certainly not.
+        acknowledge: bool,
     },
     /// The same towards the named target of a planned switch, ahead of its claim. What it will hold by the time it opens
     /// (the final set of the switch) counts as being there.
@@ -64,6 +67,18 @@ pub enum MysqlAction {
         server_uuid: String,
         /// All that the target applies before it claims.
         final_set: GtidSet,
+        /// As for `Follow`.
+        acknowledge: bool,
+    },
+    /// Semi-sync's replica side on or off; takes effect by a restart of the IO thread, which is done where it runs.
+    Acknowledge {
+        /// Which.
+        on: bool,
+    },
+    /// Semi-sync's source side: on with this count, before every commit and without end, or off for 0.
+    AwaitAcknowledgements {
+        /// k.
+        count: u32,
     },
     /// End replication for good on a server that takes writes; refused while a thread that receives runs or something
     /// received is not executed.
@@ -110,6 +125,8 @@ pub enum MysqlKind {
     Fetch,
     Follow,
     FollowTarget,
+    Acknowledge,
+    AwaitAcknowledgements,
     ForgetSource,
     Open,
     Close,
@@ -131,6 +148,8 @@ impl MysqlAction {
             Self::Fetch { .. } => MysqlKind::Fetch,
             Self::Follow { .. } => MysqlKind::Follow,
             Self::FollowTarget { .. } => MysqlKind::FollowTarget,
+            Self::Acknowledge { .. } => MysqlKind::Acknowledge,
+            Self::AwaitAcknowledgements { .. } => MysqlKind::AwaitAcknowledgements,
             Self::ForgetSource => MysqlKind::ForgetSource,
             Self::Open { .. } => MysqlKind::Open,
             Self::Close { .. } => MysqlKind::Close,

@@ -29,14 +29,20 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
         last_writer: Some(own.name.clone()),
         durability: Durability {
             mode: own.durability,
-            degraded: false,
+            // Until commits wait for acknowledgements, what is acknowledged may be here alone.
+            degraded: own.durability == DurabilityMode::Lossless
+                && !facts.semi_sync.waits_for(own.sync_replicas.max(1)),
             sync: Vec::new(),
             sync_replicas: own.sync_replicas,
+            retiring: Vec::new(),
             floor: GtidSet::new(),
         },
         handover: None,
     };
-    record_sync_set(&mut topology, &own.name);
+    // Every replica may acknowledge: an operator may have set it so.
+    if own.durability == DurabilityMode::Lossless {
+        topology.durability.sync = topology.members.keys().filter(|name| **name != own.name).cloned().collect();
+    }
     Some(topology)
 }
 
@@ -59,6 +65,14 @@ pub fn handed_over(topology: &Topology, case: &Case<'_>, handover: Handover) -> 
     let mut next = without_primary(topology, case, Reason::Switchover);
     if let Some(own) = next.members.get_mut(case.me()) {
         own.state = MemberState::Read;
+    }
+    // Where too few are left to acknowledge to the target, it is to be us. Nothing of ours can be missing from its quorum
+    // then: the target takes over with the whole final set.
+    let durability = &mut next.durability;
+    let others = durability.sync.iter().filter(|name| **name != handover.to).count();
+    if durability.mode == DurabilityMode::Lossless && others < durability.sync_replicas as usize {
+        durability.sync.push(case.me().to_owned());
+        durability.floor = handover.final_set.clone();
     }
     next.handover = Some(handover);
     next
@@ -91,7 +105,9 @@ pub fn published(topology: &Topology, case: &Case<'_>) -> Topology {
     next.last_writer = next.primary.clone();
     next.since = case.view.wall.clone();
     next.members = members_now(topology, case);
-    record_sync_set(&mut next, case.me());
+    // S as it was carried over: whoever else follows is recorded before it may acknowledge.
+    next.durability.sync.retain(|name| name != case.me());
+    next.durability.retiring.clear();
     next
 }
 
@@ -100,7 +116,18 @@ pub fn published(topology: &Topology, case: &Case<'_>) -> Topology {
 pub fn members_changed(topology: &Topology, case: &Case<'_>) -> Option<Topology> {
     let mut next = topology.clone();
     next.members = members_now(topology, case);
-    record_sync_set(&mut next, case.me());
+    let durability = &mut next.durability;
+    if durability.mode == DurabilityMode::Lossless {
+        // More members in S need more votes; nothing acknowledged before can be missing from those.
+        let joins = |(name, member): (&String, &Member)| {
+            let knows =
+                case.agent(name).and_then(|agent| agent.server.as_ref()).is_some_and(|it| it.acknowledges.is_some());
+            (name != case.me() && member.state == MemberState::Read && knows && !durability.sync.contains(name))
+                .then(|| name.clone())
+        };
+        let joining: Vec<String> = next.members.iter().filter_map(joins).collect();
+        durability.sync.extend(joining);
+    }
     (next != *topology).then_some(next)
 }
 
@@ -151,13 +178,4 @@ fn replica_member(agent: &AgentRecord, primary_uuid: &str) -> Option<Member> {
 fn own_member(case: &Case<'_>, state: MemberState) -> Option<Member> {
     let facts = case.facts()?;
     Some(Member { address: case.view.own.address.clone(), server_uuid: facts.server_uuid.clone(), state })
-}
-
-/// S: every server that could acknowledge. Until single members are switched by the agents this is every other
-/// member, whatever its state: a superset is safe, a subset is not.
-fn record_sync_set(topology: &mut Topology, primary: &str) {
-    topology.durability.sync = match topology.durability.mode {
-        DurabilityMode::Lossless => topology.members.keys().filter(|name| *name != primary).cloned().collect(),
-        DurabilityMode::Async => Vec::new(),
-    };
 }

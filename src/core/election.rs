@@ -134,6 +134,7 @@ mod tests {
             degraded: false,
             sync: sync.iter().map(|name| (*name).to_owned()).collect(),
             sync_replicas: k,
+            retiring: Vec::new(),
             floor: GtidSet::new(),
         }
     }

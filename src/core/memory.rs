@@ -4,6 +4,8 @@
 //! Memory only makes the way shorter and measures it. A restarted agent starts with none of it but
 //! [`Memory::opened_incarnation`], which the shell keeps in `state_dir`.
 
+use std::collections::BTreeMap;
+
 use super::gtid::GtidSet;
 use super::reason::Reason;
 use super::records::Phases;
@@ -27,6 +29,12 @@ pub struct Memory {
     pub clients_to_end: Option<Moment>,
     /// The old primary, whose agent was lost, until its server is proven read-only: it may still take writes.
     pub unfenced: Option<String>,
+    /// Members of S that cannot be counted on, and since when.
+    pub missed: BTreeMap<String, Moment>,
+    /// The member that has confirmed that it acknowledges nothing more, and since when that is known here.
+    pub confirmed: Option<(String, Moment)>,
+    /// Degraded, and since then commits wait again: not recorded before an acknowledgement has come.
+    pub restoring: Option<Moment>,
     /// When what this replica has received was last seen to grow.
     pub growth: Growth,
     /// Incidents already written, so that a lasting condition is recorded once.

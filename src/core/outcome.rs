@@ -66,4 +66,6 @@ pub struct Decision {
     pub heartbeat_write: bool,
     /// The lease record is to say `opened`.
     pub want_opened: bool,
+    /// Our server may acknowledge, or is about to (interleaving 18: published, then `topology` read again, then done).
+    pub may_acknowledge: bool,
 }

@@ -57,6 +57,8 @@ reasons! {
     SwitchoverRefused = "switchover_refused",
     /// Steady: holds the lease and takes writes.
     Primary = "primary",
+    /// Takes writes that no replica has to acknowledge: nobody is promoted automatically.
+    Degraded = "degraded",
     /// Steady, and nobody has seen the old primary's server read-only since its agent was lost.
     OldPrimaryUnfenced = "old_primary_unfenced",
     /// Steady: follows the primary.

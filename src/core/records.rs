@@ -72,9 +72,20 @@ pub struct Durability {
     pub sync: Vec<String>,
     /// k: acknowledgements a commit waits for.
     pub sync_replicas: u32,
+    /// Members of S that have been asked to acknowledge nothing more; they count in S until that is certain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retiring: Vec<String>,
     /// A candidate lacking any of it is refused (interleaving 5).
     #[serde(default)]
     pub floor: GtidSet,
+}
+
+impl Durability {
+    /// Whether this member may acknowledge commits: recorded first, then done (interleaving 18).
+    #[must_use]
+    pub fn counts_on(&self, name: &str) -> bool {
+        self.sync.iter().any(|member| member == name) && !self.retiring.iter().any(|member| member == name)
+    }
 }
 
 /// A planned switch under way: the old primary is read-only and has released its lease to `to`.
@@ -240,6 +251,10 @@ pub struct ServerRecord {
     /// What keeps a write from finishing though the server lives, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
+    /// Whether it may acknowledge commits of its source, or is about to: `false` only where it certainly does not. None from
+    /// an agent of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledges: Option<bool>,
     /// Transactions that the primary does not have.
     #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
     pub errant: GtidSet,

@@ -8,7 +8,7 @@ use super::memory::Memory;
 use super::outcome::{Decision, Outcome};
 use super::reason::Reason;
 use super::records::Role;
-use super::rows::{adoption, primary, race, replica, safety, switchover};
+use super::rows::{adoption, durability, primary, race, replica, safety, switchover};
 use super::time::Moment;
 use super::view::View;
 
@@ -52,6 +52,10 @@ pub static TABLE: &[Row] = &[
     row("P8", "promoted and writable: publish", primary::publish),
     row("P9", "promoted and published: write history", primary::record_history),
     row("P10", "primary with a lock left: remove it", primary::drop_own_locks),
+    row("D1", "primary: commits do not wait as recorded: switch semi-sync on", durability::keep_waiting),
+    row("D2", "primary: degraded, and enough acknowledge: restore", durability::restore),
+    row("D3", "primary: a member of S that fails is to leave it", durability::retire),
+    row("D4", "primary: a member certainly acknowledges nothing more: out of S", durability::remove),
     row("P11", "primary: steady", primary::steady),
     row("R1", "no primary, session just back: settle", race::settle),
     row("R2", "no primary, one is still named: name nobody", race::name_nobody),
@@ -72,6 +76,7 @@ pub static TABLE: &[Row] = &[
     row("F3", "no member: say how to join", replica::stranger),
     row("F4", "replica with transactions of its own: stay out", replica::diverged),
     row("F5", "replica not replicating from the primary: re-point", replica::repoint),
+    row("F9", "replica: acknowledges exactly while it is recorded", durability::acknowledge),
     row("F6", "replica with a stopped thread: say so", replica::broken),
     row("F7", "replica: steady", replica::following),
     row("F8", "roles are changing: wait", replica::between),
@@ -96,6 +101,7 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
         epoch: view.held.as_ref().map_or(0, |held| held.epoch),
         heartbeat_write: case.may_write() && case.writable() && !closing,
         want_opened: waited,
+        may_acknowledge: durability::may(&case),
         outcome,
     };
     assert_safe(&case, &decision);

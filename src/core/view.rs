@@ -181,6 +181,8 @@ pub struct Server {
     /// We made it read-only (this process or its predecessor); without this a read-only primary was set by hand
     /// (interleaving 13).
     pub fenced: Option<Reason>,
+    /// The last heartbeat that came back: when it was sent, and what had been executed before. In `lossless` it was acknowledged.
+    pub heartbeat: Option<(Moment, GtidSet)>,
     /// The last action on MySQL that succeeded, and when.
     pub done: Option<(MysqlKind, Moment)>,
     /// The last action on MySQL that failed, until one succeeds.
@@ -269,6 +271,51 @@ pub struct ServerFacts {
     pub heartbeat_age: Option<Duration>,
     /// Whether the heartbeat table is there.
     pub heartbeat_table: bool,
+    /// Semi-synchronous replication, both sides.
+    pub semi_sync: SemiSync,
+}
+
+/// Semi-synchronous replication as a server has it at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SemiSync {
+    /// The source side: commits wait. None where the plugin is not loaded.
+    pub source: Option<SemiSyncSource>,
+    /// The replica side: what is received is acknowledged. None where the plugin is not loaded.
+    pub replica: Option<SemiSyncReplica>,
+}
+
+/// The source side (`rpl_semi_sync_source_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SemiSyncSource {
+    /// `enabled`, and the status ON: it has not given up by itself.
+    pub on: bool,
+    /// `wait_for_replica_count`.
+    pub count: u32,
+    /// Waits without end, also for no replica at all, and before the engine commits (interleaving 9).
+    pub strict: bool,
+}
+
+/// The replica side (`rpl_semi_sync_replica_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SemiSyncReplica {
+    /// `enabled`: from the next start of the IO thread on it acknowledges.
+    pub enabled: bool,
+    /// The status: the IO thread that runs was started as one that acknowledges.
+    pub active: bool,
+}
+
+impl SemiSync {
+    /// Every commit waits for `count` acknowledgements, whatever comes.
+    #[must_use]
+    pub fn waits_for(&self, count: u32) -> bool {
+        self.source.is_some_and(|source| source.on && source.strict && source.count == count)
+    }
+
+    /// Whether this server may acknowledge, now or after a start of its IO thread.
+    #[must_use]
+    pub fn may_acknowledge(&self) -> bool {
+        self.replica.is_some_and(|replica| replica.enabled || replica.active)
+    }
 }
 
 impl ServerFacts {

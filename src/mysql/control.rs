@@ -194,13 +194,23 @@ impl Control {
     /// See [`ControlError`].
     pub async fn execute(&mut self, action: &MysqlAction) -> Result<Done, ControlError> {
         match action {
-            MysqlAction::StopIo => self.stop_io().await,
+            MysqlAction::StopIo => {
+                // First: whoever starts it again after us starts one that acknowledges nothing (interleaving 4).
+                super::semisync::set_replica(&mut self.line, false).await?;
+                self.stop_io().await
+            }
             MysqlAction::StartApplier => self.start_applier().await,
             MysqlAction::WaitApplied { set, limit } => self.wait_applied(set, *limit).await,
             MysqlAction::Fetch { from, set, limit } => follow::fetch(self, from, set, *limit).await,
-            MysqlAction::Follow { address, server_uuid } => follow::follow(self, address, server_uuid).await,
-            MysqlAction::FollowTarget { address, server_uuid, final_set } => {
-                follow::follow_target(self, address, server_uuid, final_set).await
+            MysqlAction::Follow { address, server_uuid, acknowledge } => {
+                follow::follow(self, address, server_uuid, &GtidSet::new(), *acknowledge).await
+            }
+            MysqlAction::FollowTarget { address, server_uuid, final_set, acknowledge } => {
+                follow::follow(self, address, server_uuid, final_set, *acknowledge).await
+            }
+            MysqlAction::Acknowledge { on } => super::semisync::acknowledge(self, *on).await,
+            MysqlAction::AwaitAcknowledgements { count } => {
+                super::semisync::await_acknowledgements(&mut self.line, *count).await
             }
             MysqlAction::ForgetSource => open::forget_source(self).await,
             MysqlAction::Open { not_after, acknowledgements } => open::open(self, *not_after, *acknowledgements).await,

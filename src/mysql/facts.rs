@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use crate::core::gtid::GtidSet;
-use crate::core::view::{Channel, IoThread, ServerFacts};
+use crate::core::view::{Channel, IoThread, SemiSync, SemiSyncReplica, SemiSyncSource, ServerFacts};
 
 use super::connect::{Connection, Row, identifier};
 use super::fault::{Fault, code};
@@ -30,6 +30,18 @@ const GLOBALS: &str = "SELECT @@global.gtid_executed AS executed, @@server_uuid 
      @@version AS version, @@version_comment AS comment, @@global.read_only AS read_only, \
      @@global.super_read_only AS super_read_only, @@global.offline_mode AS offline_mode, @@global.gtid_mode AS gtid_mode, \
      @@global.log_bin AS log_bin, @@global.log_replica_updates AS log_replica_updates";
+
+/// Both sides of semi-sync by either generation's names; no rows where no plugin is loaded.
+const SEMI_SYNC: &str = "SELECT VARIABLE_NAME AS name, VARIABLE_VALUE AS value FROM performance_schema.global_variables \
+     WHERE VARIABLE_NAME IN ('rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', \
+     'rpl_semi_sync_source_wait_for_replica_count', 'rpl_semi_sync_master_wait_for_slave_count', \
+     'rpl_semi_sync_source_timeout', 'rpl_semi_sync_master_timeout', \
+     'rpl_semi_sync_source_wait_no_replica', 'rpl_semi_sync_master_wait_no_slave', \
+     'rpl_semi_sync_source_wait_point', 'rpl_semi_sync_master_wait_point', \
+     'rpl_semi_sync_replica_enabled', 'rpl_semi_sync_slave_enabled') \
+     UNION ALL SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_status \
+     WHERE VARIABLE_NAME IN ('Rpl_semi_sync_source_status', 'Rpl_semi_sync_master_status', \
+     'Rpl_semi_sync_replica_status', 'Rpl_semi_sync_slave_status')";
 
 /// What the server has to gather first: together some 5 ms of processor time (9.7, `SHOW PROFILES`), all the rest 0.3 ms.
 const SETTINGS: &str = "SELECT \
@@ -111,6 +123,7 @@ impl Reader {
             return Ok(Reading::Unsupported(why));
         }
         let replicas = connection.rows("SHOW REPLICAS", limit).await?;
+        let semi_sync = semi_sync(&connection.rows(SEMI_SYNC, limit).await?);
         let beat = heartbeat(connection, &self.schema, limit).await?;
         let facts = ServerFacts {
             server_uuid: globals.text_or_empty("server_uuid"),
@@ -130,6 +143,7 @@ impl Reader {
             incarnation: incarnation.to_owned(),
             heartbeat_age: beat.and_then(|beat| beat.age),
             heartbeat_table: beat.is_some(),
+            semi_sync,
         };
         self.settings = Some(settings);
         Ok(Reading::Facts(Box::new(facts)))
@@ -141,6 +155,37 @@ impl Settings {
         // Not persisted: somebody is about to change that.
         self.persisted_read_only && self.incarnation == incarnation && self.read.elapsed() < SETTINGS_AGE
     }
+}
+
+/// Semi-sync by what was read of it, whichever names it goes by.
+fn semi_sync(rows: &[Row]) -> SemiSync {
+    let value = |names: [&str; 2]| {
+        let found =
+            rows.iter().find(|row| names.iter().any(|name| row.text_or_empty("name").eq_ignore_ascii_case(name)));
+        found.map(|row| row.text_or_empty("value"))
+    };
+    let on = |names| value(names).is_some_and(|value| value.eq_ignore_ascii_case("ON"));
+    let number = |names| value(names).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+    let source =
+        value(["rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled"]).map(|enabled| SemiSyncSource {
+            on: enabled == "ON" && on(["Rpl_semi_sync_source_status", "Rpl_semi_sync_master_status"]),
+            count: u32::try_from(number([
+                "rpl_semi_sync_source_wait_for_replica_count",
+                "rpl_semi_sync_master_wait_for_slave_count",
+            ]))
+            .unwrap_or(u32::MAX),
+            strict: number(["rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout"])
+                >= u64::from(super::semisync::FOR_EVER)
+                && on(["rpl_semi_sync_source_wait_no_replica", "rpl_semi_sync_master_wait_no_slave"])
+                && value(["rpl_semi_sync_source_wait_point", "rpl_semi_sync_master_wait_point"]).as_deref()
+                    == Some("AFTER_SYNC"),
+        });
+    let replica =
+        value(["rpl_semi_sync_replica_enabled", "rpl_semi_sync_slave_enabled"]).map(|enabled| SemiSyncReplica {
+            enabled: enabled == "ON",
+            active: on(["Rpl_semi_sync_replica_status", "Rpl_semi_sync_slave_status"]),
+        });
+    SemiSync { source, replica }
 }
 
 async fn settings(connection: &mut Connection, incarnation: &str, limit: Duration) -> Result<Settings, Fault> {

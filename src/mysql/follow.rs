@@ -24,27 +24,14 @@ const POLL: Duration = Duration::from_millis(5);
 /// How long a transaction may be on its way through the primary's commit while we have received it already.
 const IN_COMMIT: f64 = 1.0;
 
-/// See [`crate::core::action::MysqlAction::Follow`].
-pub(crate) async fn follow(control: &mut Control, address: &str, server_uuid: &str) -> Result<Done, ControlError> {
-    follow_counting(control, address, server_uuid, &GtidSet::new()).await
-}
-
-/// See [`crate::core::action::MysqlAction::FollowTarget`].
-pub(crate) async fn follow_target(
-    control: &mut Control,
-    address: &str,
-    server_uuid: &str,
-    final_set: &GtidSet,
-) -> Result<Done, ControlError> {
-    follow_counting(control, address, server_uuid, final_set).await
-}
-
-/// Follows where nothing is held here that the other lacks; `promised` counts as being there.
-async fn follow_counting(
+/// See [`crate::core::action::MysqlAction::Follow`] and `FollowTarget`: nothing is followed where something is held here that
+/// the other lacks; `promised` counts as being there.
+pub(crate) async fn follow(
     control: &mut Control,
     address: &str,
     server_uuid: &str,
     promised: &GtidSet,
+    acknowledge: bool,
 ) -> Result<Done, ControlError> {
     // Read-only before anything else, also where it turns out to have diverged; and its set cannot grow any more.
     close_for_following(control).await?;
@@ -68,6 +55,7 @@ async fn follow_counting(
     }
     super::semisync::stop_waiting(&mut control.line).await?;
     repoint(control, address).await?;
+    super::semisync::set_replica(&mut control.line, acknowledge).await?;
     control.line.run("START REPLICA", STEP).await.doing("starting replication")?;
     match control.channel().await? {
         Some(channel) if !channel.sql_running => Err(ControlError::Replication(applier_error(&channel))),

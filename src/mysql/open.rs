@@ -28,7 +28,7 @@ pub(crate) async fn open(
 ) -> Result<Done, ControlError> {
     end_receiving(control).await?;
     if acknowledgements > 0 {
-        super::semisync::wait_for_acknowledgements(&mut control.line, acknowledgements).await?;
+        super::semisync::await_acknowledgements(&mut control.line, acknowledgements).await?;
     }
     if let Err(error) = binlog::begin_new_file(&mut control.line, binlog::WHILE_CLIENTS_WAIT).await {
         tracing::debug!(%error, "replicas have to read the present binary log file from its start");

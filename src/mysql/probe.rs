@@ -53,8 +53,8 @@ pub struct Try {
     pub facts: Option<(ServerFacts, Moment)>,
     /// Not for us, in words.
     pub unsupported: Option<String>,
-    /// Executed, read before a heartbeat was sent that has been acknowledged by now (interleaving 17).
-    pub watermark: Option<GtidSet>,
+    /// A heartbeat that has come back: when it was sent, and what had been executed before (interleaving 17).
+    pub heartbeat: Option<(Moment, GtidSet)>,
 }
 
 /// Probes our own server on connections of its own.
@@ -68,8 +68,8 @@ pub struct Prober {
     /// Looks at the process list while a write hangs.
     side: Line,
     heartbeat: Writer,
-    /// What the executed set was before the heartbeat on its way was sent.
-    before: GtidSet,
+    /// When the heartbeat on its way was sent, and what had been executed before.
+    before: (Moment, GtidSet),
     /// Writes unlogged, to tell a hung engine from a missing acknowledgement.
     local: Writer,
     sequence: u64,
@@ -127,7 +127,18 @@ impl Prober {
         let (reader, side) = (Line::new(target.clone()), Line::new(target.clone()));
         let [heartbeat, local] = [(); 2].map(|()| Writer::Idle(Line::patient(target.clone())));
         let facts = facts::Reader::new(&schema);
-        Self { target, admin, schema, reader, facts, side, heartbeat, before: GtidSet::new(), local, sequence: 0 }
+        Self {
+            target,
+            admin,
+            schema,
+            reader,
+            facts,
+            side,
+            heartbeat,
+            before: (Moment(0), GtidSet::new()),
+            local,
+            sequence: 0,
+        }
     }
 
     /// One try within `limit`; with `beat` the heartbeat is written too.
@@ -143,12 +154,12 @@ impl Prober {
         let facts = match reading {
             Ok(Reading::Facts(facts)) => *facts,
             Ok(Reading::Unsupported(why)) => {
-                return Try { outcome: Outcome::Success, facts: None, unsupported: Some(why), watermark: None };
+                return Try { outcome: Outcome::Success, facts: None, unsupported: Some(why), heartbeat: None };
             }
-            Err(fault) => return Try { outcome: outcome_of(&fault), facts: None, unsupported: None, watermark: None },
+            Err(fault) => return Try { outcome: outcome_of(&fault), facts: None, unsupported: None, heartbeat: None },
         };
-        let (outcome, watermark) = self.write(beat, &facts, limit).await;
-        Try { outcome, facts: Some((facts, asked)), unsupported: None, watermark }
+        let (outcome, heartbeat) = self.write(beat, &facts, limit).await;
+        Try { outcome, facts: Some((facts, asked)), unsupported: None, heartbeat }
     }
 
     async fn read(&mut self, incarnation: &str, limit: Duration) -> Result<Reading, Fault> {
@@ -168,14 +179,19 @@ impl Prober {
     }
 
     /// Writes the heartbeat, or looks after the one that is still on its way.
-    async fn write(&mut self, beat: Option<&Beat>, facts: &ServerFacts, limit: Duration) -> (Outcome, Option<GtidSet>) {
+    async fn write(
+        &mut self,
+        beat: Option<&Beat>,
+        facts: &ServerFacts,
+        limit: Duration,
+    ) -> (Outcome, Option<(Moment, GtidSet)>) {
         let sql = match beat.filter(|_| facts.heartbeat_table && facts.writable()) {
             _ if self.heartbeat.is_busy() => String::new(),
             Some(beat) => self.heartbeat_sql(beat, facts),
             None => return (Outcome::Success, None),
         };
         if !self.heartbeat.is_busy() {
-            self.before = facts.executed.clone();
+            self.before = (clock::now(), facts.executed.clone());
         }
         let mut task = self.take_heartbeat().send(sql, false, limit);
         match timeout(limit, &mut task).await {

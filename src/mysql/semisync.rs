@@ -1,36 +1,70 @@
-//! The source side of semi-synchronous replication: on before a server is opened in `lossless`, off on a replica.
+//! Semi-synchronous replication. The source side: on before a server is opened in `lossless`, off on a replica. The replica
+//! side: on only at members that are recorded as such, and only while they follow.
 //!
 //! A replica whose source side is on waits with every transaction it applies for an acknowledgement that never comes
-//! (seen on 9.7), and switching it off while commits wait would answer them with an unearned OK (interleaving 10).
+//! (seen on 9.7), and switching it off while commits wait would answer them with an unearned OK (interleaving 10). The
+//! replica side takes effect when the IO thread starts: switched off alone, it goes on acknowledging (interleaving 4).
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::core::view::IoThread;
 
 use super::blockers;
 use super::connect::Line;
-use super::control::{ControlError, Doing, STEP};
+use super::control::{Control, ControlError, Doing, Done, STEP};
 use super::wording::SemiSync;
 
 /// The longest wait that the server takes: without end for every practical purpose (interleaving 9: its default gives
 /// up after 10 s and acknowledges alone).
-const FOR_EVER: u32 = u32::MAX;
+pub(crate) const FOR_EVER: u32 = u32::MAX;
 
-/// The generation of plugins whose source side is loaded; none where none is.
-async fn loaded(line: &mut Line) -> Result<Option<SemiSync>, ControlError> {
-    let sql = "SELECT PLUGIN_NAME AS name FROM information_schema.PLUGINS WHERE PLUGIN_STATUS = 'ACTIVE' \
-               AND PLUGIN_NAME IN ('rpl_semi_sync_source', 'rpl_semi_sync_master')";
-    let rows = line.rows(sql, STEP).await.doing("looking for the semi-sync plugin")?;
-    Ok(rows.first().and_then(|row| row.text("name")).map(|name| match name.as_str() {
-        "rpl_semi_sync_source" => SemiSync::New,
-        _ => SemiSync::Old,
-    }))
+/// How long an IO thread may take to connect before it is left to itself.
+const CONNECTING: Duration = Duration::from_secs(1);
+/// Between two looks at it; the server offers no way to wait for it.
+const POLL: Duration = Duration::from_millis(5);
+
+/// The two plugins.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Source,
+    Replica,
 }
 
-/// Lets every commit wait for `count` acknowledgements, without end, before the engine commits it.
-pub(crate) async fn wait_for_acknowledgements(line: &mut Line, count: u32) -> Result<(), ControlError> {
-    let Some(generation) = loaded(line).await? else {
-        return Err(ControlError::NotInForce(
-            "failover.durability is lossless and the semi-sync plugin is not loaded; include packaging/mysql-ha.cnf in \
-             my.cnf and restart mysqld, or the server stays read-only"
-                .into(),
-        ));
+/// The generation of the plugin that is loaded for a side; none where none is.
+async fn loaded(line: &mut Line, side: Side) -> Result<Option<SemiSync>, ControlError> {
+    let (new, old) = match side {
+        Side::Source => ("rpl_semi_sync_source", "rpl_semi_sync_master"),
+        Side::Replica => ("rpl_semi_sync_replica", "rpl_semi_sync_slave"),
+    };
+    let sql = format!(
+        "SELECT PLUGIN_NAME AS name FROM information_schema.PLUGINS WHERE PLUGIN_STATUS = 'ACTIVE' \
+         AND PLUGIN_NAME IN ('{new}', '{old}')"
+    );
+    let rows = line.rows(&sql, STEP).await.doing("looking for the semi-sync plugin")?;
+    let name = rows.first().and_then(|row| row.text("name"));
+    Ok(name.map(|name| if name == new { SemiSync::New } else { SemiSync::Old }))
+}
+
+fn not_loaded(consequence: &str) -> ControlError {
+    ControlError::NotInForce(format!(
+        "failover.durability is lossless and the semi-sync plugin is not loaded; include packaging/mysql-ha.cnf in my.cnf and \
+         restart mysqld, {consequence}"
+    ))
+}
+
+/// Lets every commit wait for `count` acknowledgements, without end, before the engine commits it; 0: no commit waits.
+pub(crate) async fn await_acknowledgements(line: &mut Line, count: u32) -> Result<Done, ControlError> {
+    if count == 0 {
+        // Recorded as degraded before: what waits may be answered.
+        let Some(generation) = loaded(line, Side::Source).await? else { return Ok(Done::Done) };
+        let sql = format!("SET GLOBAL {}_enabled=OFF", generation.source());
+        line.run(&sql, STEP).await.doing("switching semi-sync off")?;
+        return Ok(Done::Done);
+    }
+    let Some(generation) = loaded(line, Side::Source).await? else {
+        return Err(not_loaded("or the server stays read-only"));
     };
     let (prefix, replica) = match generation {
         SemiSync::New => (generation.source(), "replica"),
@@ -40,12 +74,13 @@ pub(crate) async fn wait_for_acknowledgements(line: &mut Line, count: u32) -> Re
         "SET GLOBAL {prefix}_timeout={FOR_EVER}, GLOBAL {prefix}_wait_no_{replica}=ON, \
          GLOBAL {prefix}_wait_for_{replica}_count={count}, GLOBAL {prefix}_wait_point=AFTER_SYNC, GLOBAL {prefix}_enabled=ON"
     );
-    line.run(&sql, STEP).await.doing("switching semi-sync on")
+    line.run(&sql, STEP).await.doing("switching semi-sync on")?;
+    Ok(Done::Done)
 }
 
 /// Switches the source side off on a server that becomes a replica; refused while a commit waits.
 pub(crate) async fn stop_waiting(line: &mut Line) -> Result<(), ControlError> {
-    let Some(generation) = loaded(line).await? else { return Ok(()) };
+    let Some(generation) = loaded(line, Side::Source).await? else { return Ok(()) };
     let variable = format!("{}_enabled", generation.source());
     let row = line.row(&format!("SELECT @@global.{variable} AS enabled"), STEP).await.doing("reading semi-sync")?;
     if !row.is_on("enabled") {
@@ -60,4 +95,35 @@ pub(crate) async fn stop_waiting(line: &mut Line) -> Result<(), ControlError> {
         ));
     }
     line.run(&format!("SET GLOBAL {variable}=OFF"), STEP).await.doing("switching semi-sync off on a replica")
+}
+
+/// Sets the replica side for the next start of the IO thread. Off where no plugin is loaded is as asked.
+pub(crate) async fn set_replica(line: &mut Line, on: bool) -> Result<(), ControlError> {
+    let Some(generation) = loaded(line, Side::Replica).await? else {
+        return if on { Err(not_loaded("or this server acknowledges nothing")) } else { Ok(()) };
+    };
+    let value = if on { "ON" } else { "OFF" };
+    let sql = format!("SET GLOBAL {}_enabled={value}", generation.replica());
+    line.run(&sql, STEP).await.doing("switching semi-sync on the replica")
+}
+
+/// See [`crate::core::action::MysqlAction::Acknowledge`].
+pub(crate) async fn acknowledge(control: &mut Control, on: bool) -> Result<Done, ControlError> {
+    set_replica(&mut control.line, on).await?;
+    if control.channel().await?.is_some_and(|channel| channel.io != IoThread::No) {
+        control.line.run("STOP REPLICA IO_THREAD", STEP).await.doing("stopping the IO thread")?;
+        control.line.run("START REPLICA IO_THREAD", STEP).await.doing("starting the IO thread")?;
+        connected_again(control).await?;
+    }
+    Ok(Done::Done)
+}
+
+/// Until the source has let it in, or it is clear that it does not soon: else the next reading shows a replica that does not
+/// replicate, and a switch to it would be refused.
+async fn connected_again(control: &mut Control) -> Result<(), ControlError> {
+    let end = Instant::now() + CONNECTING;
+    while Instant::now() < end && control.channel().await?.is_some_and(|channel| channel.io == IoThread::Connecting) {
+        sleep(POLL).await;
+    }
+    Ok(())
 }

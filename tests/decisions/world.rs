@@ -15,7 +15,8 @@ use mysql_ha_agent::core::records::{
 use mysql_ha_agent::core::table::step;
 use mysql_ha_agent::core::time::{Moment, Wall};
 use mysql_ha_agent::core::view::{
-    Channel, Ensemble, Health, Held, IoThread, Node, Own, Process, Seen, Server, ServerFacts, Session, View,
+    Channel, Ensemble, Health, Held, IoThread, Node, Own, Process, Seen, SemiSync, SemiSyncReplica, SemiSyncSource,
+    Server, ServerFacts, Session, View,
 };
 
 /// T in every scenario.
@@ -187,6 +188,7 @@ fn topology() -> Topology {
             degraded: false,
             sync: vec!["db2".into(), "db3".into()],
             sync_replicas: 1,
+            retiring: vec![],
             floor: GtidSet::new(),
         },
         handover: None,
@@ -258,6 +260,10 @@ fn facts(name: &str) -> ServerFacts {
         incarnation: format!("{name}/1"),
         heartbeat_age: Some(Duration::from_millis(500)),
         heartbeat_table: true,
+        semi_sync: SemiSync {
+            source: Some(SemiSyncSource { on: !replicates, count: 1, strict: true }),
+            replica: Some(SemiSyncReplica { enabled: replicates, active: replicates }),
+        },
     }
 }
 
@@ -295,6 +301,7 @@ fn agent(name: &str) -> AgentRecord {
             lag_ms: replicates.then_some(500),
             replicas: vec![],
             blocked: None,
+            acknowledges: Some(replicates),
             errant: GtidSet::new(),
         }),
     }

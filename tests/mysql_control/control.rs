@@ -31,7 +31,8 @@ async fn act(server: &Server, action: MysqlAction) -> Result<Done, ControlError>
 }
 
 async fn follow(server: &Server, primary: &Server) -> Result<Done, ControlError> {
-    let action = MysqlAction::Follow { address: primary.address(), server_uuid: primary.uuid().await };
+    let action =
+        MysqlAction::Follow { address: primary.address(), server_uuid: primary.uuid().await, acknowledge: false };
     act(server, action).await
 }
 
@@ -178,7 +179,7 @@ async fn another_server_at_the_address_is_refused() {
     let server_uuid = "11111111-1111-1111-1111-111111111111".to_owned();
     let address = primary.address();
     let actions = [
-        MysqlAction::Follow { address: address.clone(), server_uuid: server_uuid.clone() },
+        MysqlAction::Follow { address: address.clone(), server_uuid: server_uuid.clone(), acknowledge: false },
         MysqlAction::FenceRemote { address, server_uuid, limit: LONG },
     ];
     for action in actions {

@@ -39,7 +39,7 @@ pub(crate) struct Doing {
 /// A probe that waits: for its heartbeat's acknowledgement, or for a server that does not answer.
 struct Waiting {
     tx: Option<Tx>,
-    before: GtidSet,
+    before: (Moment, GtidSet),
     limit: u64,
 }
 
@@ -294,7 +294,8 @@ impl World {
             let done = waiting.tx.is_some_and(|tx| server.executed.all.contains(&tx));
             if done && server.answers() {
                 let before = waiting.before.clone();
-                self.agents[i].watermark = before;
+                self.agents[i].watermark = before.1.clone();
+                self.agents[i].server.heartbeat = Some(before);
                 self.probed(i, Outcome::Success);
             } else if t >= waiting.limit {
                 let blocked = waiting.tx.is_some() && server.answers();
@@ -313,7 +314,7 @@ impl World {
         }
         let writes = self.agents[i].decision.as_ref().is_some_and(|decision| decision.heartbeat_write);
         let server = &mut self.servers[i];
-        let before = server.executed.gtids();
+        let before = (now, server.executed.gtids());
         let (waits, tx) = match (server.answers(), writes) {
             (false, _) => (true, None),
             (true, false) => (false, None),
@@ -322,7 +323,6 @@ impl World {
                 None => (false, None),
             },
         };
-        let _ = now;
         if waits {
             self.agents[i].probe = Some(Waiting { tx, before, limit: t + PROBE_LIMIT });
         } else {

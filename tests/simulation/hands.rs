@@ -77,6 +77,7 @@ impl World {
         let over = |limit: std::time::Duration| u128::from(self.t - started) >= limit.as_millis();
         match action {
             MysqlAction::StopIo => {
+                self.servers[i].replica_enabled = false;
                 self.stop_io(i);
                 Done::Yes
             }
@@ -103,11 +104,23 @@ impl World {
                 }
                 Done::NotYet
             }
-            MysqlAction::Follow { address, server_uuid } => {
-                self.follow(i, host_of(address), server_uuid, &GtidSet::new())
+            MysqlAction::Follow { address, server_uuid, acknowledge } => {
+                self.follow(i, host_of(address), server_uuid, &GtidSet::new(), *acknowledge)
             }
-            MysqlAction::FollowTarget { address, server_uuid, final_set } => {
-                self.follow(i, host_of(address), server_uuid, final_set)
+            MysqlAction::FollowTarget { address, server_uuid, final_set, acknowledge } => {
+                self.follow(i, host_of(address), server_uuid, final_set, *acknowledge)
+            }
+            MysqlAction::Acknowledge { on } => {
+                let server = &mut self.servers[i];
+                server.replica_enabled = *on;
+                if let Some(channel) = server.channel.as_mut().filter(|channel| channel.io) {
+                    (channel.connected, channel.acknowledges) = (false, *on);
+                }
+                Done::Yes
+            }
+            MysqlAction::AwaitAcknowledgements { count } => {
+                self.servers[i].acknowledgements = *count;
+                Done::Yes
             }
             MysqlAction::ForgetSource => {
                 let server = &mut self.servers[i];
@@ -176,7 +189,7 @@ impl World {
         }
     }
 
-    fn follow(&mut self, i: usize, primary: usize, server_uuid: &str, promised: &GtidSet) -> Done {
+    fn follow(&mut self, i: usize, primary: usize, server_uuid: &str, promised: &GtidSet, acknowledge: bool) -> Done {
         assert_eq!(uuid(primary), server_uuid);
         if !self.reaches(i, primary) || !self.servers[primary].answers() {
             return Done::Failed("cannot connect".into());
@@ -197,6 +210,7 @@ impl World {
         }
         let server = &mut self.servers[i];
         server.acknowledgements = 0;
+        server.replica_enabled = acknowledge;
         server.point_at(primary);
         Done::Yes
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mysql_ha_agent::core::gtid::GtidSet;
-use mysql_ha_agent::core::view::{Channel, IoThread, ServerFacts};
+use mysql_ha_agent::core::view::{Channel, IoThread, SemiSync, SemiSyncReplica, SemiSyncSource, ServerFacts};
 
 /// Who numbered it, its number, when it was written (milliseconds).
 pub(crate) type Tx = (usize, u32, u64);
@@ -63,6 +63,8 @@ pub(crate) struct Replication {
     pub(crate) io: bool,
     pub(crate) sql: bool,
     pub(crate) connected: bool,
+    /// Started as one that acknowledges.
+    pub(crate) acknowledges: bool,
     /// How much of the source's log has been asked for.
     pub(crate) position: usize,
 }
@@ -90,6 +92,8 @@ pub(crate) struct Mysqld {
     pub(crate) channel: Option<Replication>,
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) acknowledgements: u32,
+    /// Semi-sync's replica side: set, and as the IO thread that runs was started.
+    pub(crate) replica_enabled: bool,
     next: u32,
     pub(crate) slow: bool,
     pub(crate) newest: Option<u64>,
@@ -97,7 +101,14 @@ pub(crate) struct Mysqld {
 
 impl Mysqld {
     pub(crate) fn new(id: usize, acknowledgements: u32) -> Self {
-        let channel = (id > 0).then_some(Replication { source: 0, io: true, sql: true, connected: true, position: 0 });
+        let channel = (id > 0).then_some(Replication {
+            source: 0,
+            io: true,
+            sql: true,
+            connected: true,
+            acknowledges: acknowledgements > 0,
+            position: 0,
+        });
         Self {
             id,
             up: true,
@@ -113,6 +124,7 @@ impl Mysqld {
             channel,
             waiting: vec![],
             acknowledgements: if id == 0 { acknowledgements } else { 0 },
+            replica_enabled: id > 0 && acknowledgements > 0,
             next: 0,
             slow: false,
             newest: None,
@@ -194,6 +206,8 @@ impl Mysqld {
         self.offline = false;
         self.closing = false;
         self.acknowledgements = 0;
+        // Never persisted: a returning replica must not acknowledge before it is recorded.
+        self.replica_enabled = false;
         for tx in self.log.clone() {
             self.execute(tx);
         }
@@ -214,7 +228,8 @@ impl Mysqld {
             Some(channel) if channel.source == source => channel.position,
             _ => 0,
         };
-        self.channel = Some(Replication { source, io: true, sql: true, connected: false, position });
+        let acknowledges = self.replica_enabled;
+        self.channel = Some(Replication { source, io: true, sql: true, connected: false, acknowledges, position });
     }
 
     pub(crate) fn facts(&self, boot: u32, now: u64) -> ServerFacts {
@@ -246,6 +261,17 @@ impl Mysqld {
             incarnation: format!("boot{boot}/{}", self.life),
             heartbeat_age: self.newest.map(|newest| Duration::from_millis(now.saturating_sub(newest))),
             heartbeat_table: true,
+            semi_sync: SemiSync {
+                source: Some(SemiSyncSource {
+                    on: self.acknowledgements > 0,
+                    count: self.acknowledgements.max(1),
+                    strict: true,
+                }),
+                replica: Some(SemiSyncReplica {
+                    enabled: self.replica_enabled,
+                    active: self.channel.as_ref().is_some_and(|channel| channel.connected && channel.acknowledges),
+                }),
+            },
         }
     }
 }

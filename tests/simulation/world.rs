@@ -214,7 +214,8 @@ impl World {
             }
             let channel = self.servers[i].channel.as_mut().unwrap();
             (channel.position, channel.connected) = (upto, true);
-            if let Some(position) = received {
+            let acknowledges = channel.acknowledges;
+            if let Some(position) = received.filter(|_| acknowledges) {
                 for tx in self.servers[source].acknowledged(position) {
                     self.acknowledge(source, tx);
                 }

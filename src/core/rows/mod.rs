@@ -2,6 +2,7 @@
 //! The order in which they are asked stands in [`super::table`].
 
 pub mod adoption;
+pub mod durability;
 pub mod primary;
 pub mod race;
 pub mod replica;

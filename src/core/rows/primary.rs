@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::adoption::{own_lease, own_master};
+use super::durability;
 use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -402,6 +403,11 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         Health::Healthy | Health::Failed { .. } => {
             (Reason::Primary, format!("primary of epoch {}", topology.record.epoch))
         }
+    };
+    let (reason, text) = match durability::note(case) {
+        Some(note) if reason == Reason::Primary => (Reason::Degraded, format!("{text}; {note}")),
+        Some(note) => (reason, format!("{text}; {note}")),
+        None => (reason, text),
     };
     let unfenced = unfenced(case, memory);
     let (reason, text) = match &unfenced {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::durability;
 use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose};
 use crate::core::case::Case;
 use crate::core::memory::{FollowAttempt, Memory};
@@ -85,7 +86,11 @@ pub fn stranger(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 fn follow(case: &Case<'_>, memory: &mut Memory, primary: &Master, reason: Reason, text: String) -> Outcome {
     let incarnation = case.facts().map(|facts| facts.incarnation.clone()).unwrap_or_default();
     memory.follow = Some(FollowAttempt { source: primary.address.clone(), incarnation, at: case.now, ran: false });
-    let action = MysqlAction::Follow { address: primary.address.clone(), server_uuid: primary.server_uuid.clone() };
+    let action = MysqlAction::Follow {
+        address: primary.address.clone(),
+        server_uuid: primary.server_uuid.clone(),
+        acknowledge: durability::may(case) && durability::said_so(case),
+    };
     Outcome::wait(Role::Replica, reason, text).mysql(action).urgent()
 }
 
@@ -129,6 +134,7 @@ pub(super) fn follow_target(case: &Case<'_>, memory: &mut Memory, handover: &Han
         address: target.address.clone(),
         server_uuid: target.server_uuid.clone(),
         final_set: handover.final_set.clone(),
+        acknowledge: durability::may(case) && durability::said_so(case),
     })
 }
 
