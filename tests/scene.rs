@@ -5,15 +5,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Cluster, ClusterOptions, ReadOnlyProbe, Stage, Writer, WriterOptions, Written, assert_nothing_lost, wait_for,
+    Cluster, ClusterOptions, Host, ReadOnlyProbe, Stage, Writer, WriterOptions, Written, assert_nothing_lost, wait_for,
 };
 
 /// When a test gives up. Not how fast something has to be: the benchmark measures that.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The options of most tests: acknowledged writes must survive.
+/// The options of most tests: acknowledged writes must survive. Semi-sync is the agents' business.
 pub(crate) fn lossless() -> ClusterOptions {
-    ClusterOptions::default().set("*", "failover.durability", "lossless")
+    ClusterOptions { semi_sync: false, ..ClusterOptions::default() }.set("*", "failover.durability", "lossless")
 }
 
 /// A running cluster with its client and its probe.
@@ -64,8 +64,12 @@ impl Scene {
 pub(crate) async fn at_rest(cluster: &Cluster, primary: &str) {
     wait_for(&format!("{primary} is the primary and all others follow"), LIMIT, async || {
         let topology = cluster.tree.get("topology").await?.ok_or("there is no topology")?;
-        if topology["primary"] != primary {
+        if topology["primary"] != primary || topology["durability"]["degraded"] != false {
             return Err(topology.to_string());
+        }
+        let sync = topology["durability"]["sync"].as_array().map_or(0, Vec::len);
+        if topology["durability"]["mode"] == "lossless" && sync + 1 != cluster.hosts.len() {
+            return Err(format!("not all replicas may acknowledge: {topology}"));
         }
         for host in &cluster.hosts {
             let expected = if host.name == primary { "READ_WRITE" } else { "READ" };
@@ -80,10 +84,22 @@ pub(crate) async fn at_rest(cluster: &Cluster, primary: &str) {
             {
                 return Err(format!("{} has seen no heartbeat yet: {agent}", host.name));
             }
+            if host.name != primary && topology["durability"]["mode"] == "lossless" {
+                acknowledges(host).await?;
+            }
         }
         persisted(cluster).await
     })
     .await;
+}
+
+async fn acknowledges(host: &Host) -> Result<(), String> {
+    const STATUS: &str = "SELECT VARIABLE_VALUE FROM performance_schema.global_status \
+                          WHERE VARIABLE_NAME = 'Rpl_semi_sync_replica_status'";
+    match host.try_query::<(String,)>(STATUS).await?.first() {
+        Some((status,)) if status == "ON" => Ok(()),
+        other => Err(format!("{} acknowledges nothing: {other:?}", host.name)),
+    }
 }
 
 async fn persisted(cluster: &Cluster) -> Result<(), String> {

@@ -55,6 +55,7 @@ fn server_record(server: &Server, facts: &ServerFacts, age: Duration, intends: b
         },
         // A server that has exited comes back with replication stopped (`skip_replica_start`).
         acknowledges: Some(!exited && (intends || facts.semi_sync.may_acknowledge())),
+        acknowledging: !exited && facts.semi_sync.replica.is_some_and(|replica| replica.active),
         errant: server.errant.clone(),
     }
 }

@@ -16,6 +16,7 @@ use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
 use crate::config::sections::{Endpoint, Mode, Readers};
 use crate::config::{Config, HostPort};
+use crate::core::degrade::Policy;
 use crate::core::gtid::GtidSet;
 use crate::core::reason::Reason;
 use crate::core::records::Role;
@@ -108,6 +109,10 @@ pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Ow
         fencing_budget: config.fencing.budget,
         kill_connections: config.fencing.kill_connections,
         heartbeat_interval: config.heartbeat.interval,
+        degrade: Policy {
+            period: config.degrade.check_period.unwrap_or(config.heartbeat.interval),
+            times: config.degrade.allow_times,
+        },
         managed,
     })
 }

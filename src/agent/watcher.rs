@@ -233,6 +233,7 @@ impl Watcher {
             self.watermarks.send_replace(heartbeat.1.clone());
         }
         self.shared.server.change(|server| {
+            server.unacknowledged = tried.unacknowledged;
             if tried.heartbeat.is_some() {
                 server.heartbeat = tried.heartbeat;
             }

@@ -261,7 +261,7 @@ async fn settings(config: &Config, line: &mut Line, report: &mut Report, facts: 
     privileges(line, report).await;
 }
 
-/// In `lossless` the server that takes writes waits for acknowledgements without end, and every replica gives them.
+/// In `lossless` the server that takes writes waits for acknowledgements without end, and no replica gives them by itself.
 async fn acknowledgements(line: &mut Line, report: &mut Report, writable: bool) {
     let sql = "SELECT VARIABLE_NAME AS name, VARIABLE_VALUE AS value FROM performance_schema.global_variables \
                WHERE VARIABLE_NAME LIKE 'rpl_semi_sync_%_enabled' OR VARIABLE_NAME LIKE 'rpl_semi_sync_%_timeout'";
@@ -275,24 +275,30 @@ async fn acknowledgements(line: &mut Line, report: &mut Report, writable: bool) 
     };
     let source = value(["rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled"]);
     let timeout = value(["rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout"]);
-    let replica = value(["rpl_semi_sync_replica_enabled", "rpl_semi_sync_slave_enabled"]);
     // A day: whoever set less has the source go on alone when no replica answers.
     let endless = timeout.parse::<u64>().is_ok_and(|ms| ms >= 24 * 3_600_000);
-    let (good, found, mend) = match writable {
-        true => (
+    if writable {
+        report.should(
+            "acknowledgements",
             source == "ON" && endless,
             format!("takes writes with rpl_semi_sync_source_enabled={source}, timeout {timeout} ms"),
-            "once the replicas acknowledge: SET GLOBAL rpl_semi_sync_source_timeout=4294967295, GLOBAL \
-             rpl_semi_sync_source_enabled=ON (the agent does so at every promotion); until then acknowledged writes can be lost",
-        ),
-        false => (
-            replica == "ON",
-            format!("a replica with rpl_semi_sync_replica_enabled={replica}"),
-            "SET GLOBAL rpl_semi_sync_replica_enabled=ON, then STOP REPLICA IO_THREAD; START REPLICA IO_THREAD; and in \
-             my.cnf (packaging/mysql-ha.cnf)",
-        ),
-    };
-    report.must("acknowledgements", good, found, mend);
+            "the agent switches it on as soon as enough replicas acknowledge; until then acknowledged writes can be lost, and \
+             `status` says degraded",
+        );
+    }
+    let sql = "SELECT VARIABLE_SOURCE AS source FROM performance_schema.variables_info \
+               WHERE VARIABLE_NAME IN ('rpl_semi_sync_replica_enabled', 'rpl_semi_sync_slave_enabled') \
+               AND VARIABLE_SOURCE = 'COMMAND_LINE'";
+    let by_itself = line.rows(sql, LIMIT).await.is_ok_and(|rows| !rows.is_empty());
+    report.must(
+        "acknowledges-by-itself",
+        !by_itself,
+        match by_itself {
+            true => "rpl_semi_sync_replica_enabled is on mysqld's command line",
+            false => "acknowledges nothing by itself after a restart",
+        },
+        "remove it there: it beats the persisted value, and a returning replica could acknowledge without being asked for it",
+    );
 }
 
 fn durability(config: &Config, report: &mut Report, row: &Row) {

@@ -59,8 +59,6 @@ pub const NOT_YET_IN_FORCE: &[&str] = &[
     "failover.mode",
     "failover.cooldown",
     "failover.failsafe",
-    "degrade.check_period",
-    "degrade.allow_times",
     "fencing.command",
     "rejoin.policy",
     "rejoin.rewind",
@@ -152,8 +150,8 @@ pub static KEYS: &[Key] = &[
     key("failover.catch_up_timeout", Duration(1000, 24 * HOUR), Is("60s"), Applied, "for applying what was received"),
     key("failover.failsafe", Flag, Is("true"), NeedsRestart, "stay writable while the whole ensemble is lost and replicas acknowledge"),
 
-    key("degrade.check_period", Duration(0, HOUR), Is("2s"), NeedsRestart, "self-check of the acknowledgement path; 0 is off"),
-    key("degrade.allow_times", Integer(0, 1_000_000), Is("10"), NeedsRestart, "failures in a row before lossless degrades; 0 is never"),
+    key("degrade.check_period", Duration(0, HOUR), Is("2s"), Applied, "self-check of the acknowledgement path; 0 is off"),
+    key("degrade.allow_times", Integer(0, 1_000_000), Is("10"), Applied, "failures in a row before lossless degrades; 0 is never"),
 
     key("fencing.budget", Duration(50, 5 * MINUTE), Is("1s"), NeedsRestart, "time kept before the lease's end for making the server read-only"),
     key("fencing.kill_connections", Flag, Is("true"), Applied, "end client connections when the server becomes read-only"),

@@ -80,6 +80,9 @@ pub enum MysqlAction {
         /// k.
         count: u32,
     },
+    /// Commit a transaction on a connection of its own and wait for nothing: a replica that has begun to acknowledge after it
+    /// had received what waits acknowledges only what comes later (interleaving 16).
+    CommitMarker,
     /// End replication for good on a server that takes writes; refused while a thread that receives runs or something
     /// received is not executed.
     ForgetSource,
@@ -127,6 +130,7 @@ pub enum MysqlKind {
     FollowTarget,
     Acknowledge,
     AwaitAcknowledgements,
+    CommitMarker,
     ForgetSource,
     Open,
     Close,
@@ -150,6 +154,7 @@ impl MysqlAction {
             Self::FollowTarget { .. } => MysqlKind::FollowTarget,
             Self::Acknowledge { .. } => MysqlKind::Acknowledge,
             Self::AwaitAcknowledgements { .. } => MysqlKind::AwaitAcknowledgements,
+            Self::CommitMarker => MysqlKind::CommitMarker,
             Self::ForgetSource => MysqlKind::ForgetSource,
             Self::Open { .. } => MysqlKind::Open,
             Self::Close { .. } => MysqlKind::Close,

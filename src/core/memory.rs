@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::degrade::Counters;
 use super::gtid::GtidSet;
 use super::reason::Reason;
 use super::records::Phases;
@@ -29,6 +30,10 @@ pub struct Memory {
     pub clients_to_end: Option<Moment>,
     /// The old primary, whose agent was lost, until its server is proven read-only: it may still take writes.
     pub unfenced: Option<String>,
+    /// Acknowledgements that came and that were missing.
+    pub degrade: Counters,
+    /// Members of S for which, since they began to acknowledge, a marker has been committed while commits waited.
+    pub marked: BTreeMap<String, Moment>,
     /// Members of S that cannot be counted on, and since when.
     pub missed: BTreeMap<String, Moment>,
     /// The member that has confirmed that it acknowledges nothing more, and since when that is known here.

@@ -255,6 +255,9 @@ pub struct ServerRecord {
     /// an agent of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledges: Option<bool>,
+    /// Its IO thread is connected as one that acknowledges, at this moment.
+    #[serde(default)]
+    pub acknowledging: bool,
     /// Transactions that the primary does not have.
     #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
     pub errant: GtidSet,

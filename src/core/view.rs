@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::action::MysqlKind;
+use super::degrade::Policy;
 use super::gtid::GtidSet;
 use super::reason::Reason;
 use super::records::{AgentRecord, DurabilityMode, Lease, Master, Pause, SwitchoverRequest, Topology, Vote};
@@ -63,6 +64,8 @@ pub struct Own {
     pub kill_connections: bool,
     /// `heartbeat.interval`.
     pub heartbeat_interval: Duration,
+    /// `degrade.*`.
+    pub degrade: Policy,
     /// This server was under our care before (a marker in `state_dir`): writable without a lease is then a fault
     /// even while ZooKeeper cannot be asked.
     pub managed: bool,
@@ -183,6 +186,8 @@ pub struct Server {
     pub fenced: Option<Reason>,
     /// The last heartbeat that came back: when it was sent, and what had been executed before. In `lossless` it was acknowledged.
     pub heartbeat: Option<(Moment, GtidSet)>,
+    /// When the heartbeat was sent that waits for its acknowledgement still; none where none does.
+    pub unacknowledged: Option<Moment>,
     /// The last action on MySQL that succeeded, and when.
     pub done: Option<(MysqlKind, Moment)>,
     /// The last action on MySQL that failed, until one succeeds.
@@ -257,7 +262,8 @@ pub struct ServerFacts {
     pub super_read_only: bool,
     /// `@@offline_mode`.
     pub offline_mode: bool,
-    /// `super_read_only` and `skip_replica_start` persisted, so that a restart comes up read-only and stopped.
+    /// `super_read_only`, `skip_replica_start`, and semi-sync's replica side as off are persisted: a restart comes up read-only,
+    /// stopped, and acknowledges nothing.
     pub persisted_read_only: bool,
     /// `@@gtid_executed`.
     pub executed: GtidSet,

@@ -23,9 +23,12 @@ pub struct Session {
     pub statement: String,
 }
 
+/// A commit waits for semi-sync.
+pub const NO_ACKNOWLEDGEMENT: &str = "no replica acknowledges the commit (semi-sync)";
+
 /// How a write of ours can hang without the server being at fault.
 const EXCUSES: [(&str, &str); 5] = [
-    ("Waiting for semi-sync ACK", "no replica acknowledges the commit (semi-sync)"),
+    ("Waiting for semi-sync ACK", NO_ACKNOWLEDGEMENT),
     ("Waiting for global read lock", "a global read lock (FLUSH TABLES WITH READ LOCK, a backup)"),
     ("Waiting for commit lock", "a global read lock (FLUSH TABLES WITH READ LOCK, a backup)"),
     ("Waiting for backup lock", "LOCK INSTANCE FOR BACKUP"),

@@ -139,6 +139,8 @@ pub struct Control {
     pub(crate) killer: Line,
     pub(crate) settings: Settings,
     reader: facts::Reader,
+    /// Markers committed so far: each has a row of its own, as one before may still hold its lock.
+    markers: u32,
 }
 
 /// Executed and received, read in the order that misses nothing (see [`facts`]).
@@ -164,7 +166,7 @@ impl Control {
     #[must_use]
     pub fn new(target: Target, settings: Settings) -> Self {
         let reader = facts::Reader::new(&settings.schema);
-        Self { line: Line::new(target.clone()), killer: Line::new(target), settings, reader }
+        Self { line: Line::new(target.clone()), killer: Line::new(target), settings, reader, markers: 0 }
     }
 
     /// Other settings from now on (a reload).
@@ -212,6 +214,7 @@ impl Control {
             MysqlAction::AwaitAcknowledgements { count } => {
                 super::semisync::await_acknowledgements(&mut self.line, *count).await
             }
+            MysqlAction::CommitMarker => self.commit_marker().await,
             MysqlAction::ForgetSource => open::forget_source(self).await,
             MysqlAction::Open { not_after, acknowledgements } => open::open(self, *not_after, *acknowledgements).await,
             MysqlAction::Close { limit } => close::close(self, *limit).await,
@@ -314,6 +317,7 @@ impl Control {
         let sql = "SET PERSIST_ONLY super_read_only=ON, PERSIST_ONLY read_only=ON, PERSIST_ONLY skip_replica_start=ON";
         self.reader.forget();
         self.line.run(sql, STEP).await.doing("persisting super_read_only and skip_replica_start")?;
+        super::semisync::persist_replica_off(&mut self.line).await?;
         if self.is_persisted().await? {
             return Ok(Done::Done);
         }
@@ -325,9 +329,14 @@ impl Control {
     }
 
     async fn is_persisted(&mut self) -> Result<bool, ControlError> {
-        let sql = "SELECT COUNT(*) = 3 AND @@global.persisted_globals_load AS persisted \
+        // Semi-sync's replica side, where it is loaded: one of its two names, off.
+        let sql = "SELECT @@global.persisted_globals_load AND (SELECT COUNT(*) = 3 \
                    FROM performance_schema.persisted_variables WHERE VARIABLE_VALUE IN ('ON', '1') \
-                   AND VARIABLE_NAME IN ('super_read_only', 'read_only', 'skip_replica_start')";
+                   AND VARIABLE_NAME IN ('super_read_only', 'read_only', 'skip_replica_start')) \
+                   AND (SELECT COUNT(*) FROM performance_schema.persisted_variables WHERE VARIABLE_VALUE IN ('OFF', '0') \
+                   AND VARIABLE_NAME IN ('rpl_semi_sync_replica_enabled', 'rpl_semi_sync_slave_enabled')) \
+                   = (SELECT COUNT(*) FROM information_schema.PLUGINS WHERE PLUGIN_STATUS = 'ACTIVE' \
+                   AND PLUGIN_NAME IN ('rpl_semi_sync_replica', 'rpl_semi_sync_slave')) AS persisted";
         Ok(self.line.row(sql, STEP).await.doing("reading persisted variables")?.is_on("persisted"))
     }
 
@@ -358,6 +367,23 @@ impl Control {
         ] {
             self.line.run(&sql, STEP).await.doing("creating the heartbeat table")?;
         }
+        Ok(Done::Done)
+    }
+
+    /// Sends a commit and waits for nothing: it may wait for its acknowledgement as long as the others do.
+    async fn commit_marker(&mut self) -> Result<Done, ControlError> {
+        const ROWS: u32 = 8;
+        self.markers = self.markers.wrapping_add(1);
+        let sql = format!(
+            "REPLACE INTO {}.heartbeat (server_uuid, name, epoch, sequence, written_at) \
+             VALUES ('marker-{}', 'marker', 0, {}, UTC_TIMESTAMP(6))",
+            identifier(&self.settings.schema),
+            self.markers % ROWS,
+            self.markers
+        );
+        let mut line = Line::patient(self.line.target().clone());
+        line.open(STEP).await.doing("connecting for a marker")?;
+        tokio::spawn(async move { line.run(&sql, Duration::from_secs(24 * 3600)).await });
         Ok(Done::Done)
     }
 

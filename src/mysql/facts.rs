@@ -50,7 +50,11 @@ const SETTINGS: &str = "SELECT \
      (SELECT COUNT(*) FROM performance_schema.persisted_variables WHERE VARIABLE_VALUE IN ('ON', '1') \
       AND VARIABLE_NAME IN ('super_read_only', 'skip_replica_start')) AS persisted, \
      (SELECT COUNT(*) FROM performance_schema.variables_info WHERE VARIABLE_NAME = 'super_read_only' \
-      AND VARIABLE_SOURCE = 'COMMAND_LINE') AS command_line";
+      AND VARIABLE_SOURCE = 'COMMAND_LINE') AS command_line, \
+     (SELECT COUNT(*) FROM performance_schema.persisted_variables WHERE VARIABLE_VALUE IN ('OFF', '0') \
+      AND VARIABLE_NAME IN ('rpl_semi_sync_replica_enabled', 'rpl_semi_sync_slave_enabled')) \
+      = (SELECT COUNT(*) FROM information_schema.PLUGINS WHERE PLUGIN_STATUS = 'ACTIVE' \
+         AND PLUGIN_NAME IN ('rpl_semi_sync_replica', 'rpl_semi_sync_slave')) AS quiet";
 
 /// How long the settings of one life of a server may be believed. They change by hand alone; what we change ourselves is
 /// followed by [`Reader::forget`].
@@ -194,7 +198,7 @@ async fn settings(connection: &mut Connection, incarnation: &str, limit: Duratio
     Ok(Settings {
         incarnation: incarnation.to_owned(),
         read: Instant::now(),
-        persisted_read_only: number("persisted") == 2 && number("command_line") == 0,
+        persisted_read_only: number("persisted") == 2 && number("command_line") == 0 && number("quiet") == 1,
         group_member: number("group_members") > 0,
     })
 }

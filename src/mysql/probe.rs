@@ -53,6 +53,8 @@ pub struct Try {
     pub facts: Option<(ServerFacts, Moment)>,
     /// Not for us, in words.
     pub unsupported: Option<String>,
+    /// When the heartbeat was sent that waits for its acknowledgement; none where none does.
+    pub unacknowledged: Option<Moment>,
     /// A heartbeat that has come back: when it was sent, and what had been executed before (interleaving 17).
     pub heartbeat: Option<(Moment, GtidSet)>,
 }
@@ -154,12 +156,29 @@ impl Prober {
         let facts = match reading {
             Ok(Reading::Facts(facts)) => *facts,
             Ok(Reading::Unsupported(why)) => {
-                return Try { outcome: Outcome::Success, facts: None, unsupported: Some(why), heartbeat: None };
+                return Try {
+                    outcome: Outcome::Success,
+                    facts: None,
+                    unsupported: Some(why),
+                    unacknowledged: None,
+                    heartbeat: None,
+                };
             }
-            Err(fault) => return Try { outcome: outcome_of(&fault), facts: None, unsupported: None, heartbeat: None },
+            Err(fault) => {
+                return Try {
+                    outcome: outcome_of(&fault),
+                    facts: None,
+                    unsupported: None,
+                    unacknowledged: None,
+                    heartbeat: None,
+                };
+            }
         };
         let (outcome, heartbeat) = self.write(beat, &facts, limit).await;
-        Try { outcome, facts: Some((facts, asked)), unsupported: None, heartbeat }
+        // A lock of somebody's is no missing acknowledgement.
+        let waits = matches!(&outcome, Outcome::Blocked { by } if by == blockers::NO_ACKNOWLEDGEMENT);
+        let unacknowledged = waits.then_some(self.before.0);
+        Try { unacknowledged, outcome, facts: Some((facts, asked)), unsupported: None, heartbeat }
     }
 
     async fn read(&mut self, incarnation: &str, limit: Duration) -> Result<Reading, Fault> {

@@ -107,6 +107,13 @@ pub(crate) async fn set_replica(line: &mut Line, on: bool) -> Result<(), Control
     line.run(&sql, STEP).await.doing("switching semi-sync on the replica")
 }
 
+/// Off after each restart, whatever the server's own file says: a returning replica must not acknowledge before it is recorded.
+pub(crate) async fn persist_replica_off(line: &mut Line) -> Result<(), ControlError> {
+    let Some(generation) = loaded(line, Side::Replica).await? else { return Ok(()) };
+    let sql = format!("SET PERSIST_ONLY {}_enabled=OFF", generation.replica());
+    line.run(&sql, STEP).await.doing("persisting semi-sync's replica side as off")
+}
+
 /// See [`crate::core::action::MysqlAction::Acknowledge`].
 pub(crate) async fn acknowledge(control: &mut Control, on: bool) -> Result<Done, ControlError> {
     set_replica(&mut control.line, on).await?;

@@ -86,13 +86,7 @@ pub(crate) struct Bench {
 impl Bench {
     /// Starts everything and waits until it is at rest.
     pub(crate) async fn start(stage: &Stage, timeline: bool) -> Self {
-        let options = ClusterOptions {
-            name: "bench".into(),
-            // The members of S do not change here, so a server that returns may acknowledge at once; the harness
-            // switches it on by hand only for the first start.
-            mysqld: vec!["--rpl-semi-sync-replica-enabled=ON".into()],
-            ..lossless()
-        };
+        let options = ClusterOptions { name: "bench".into(), ..lossless() };
         let cluster = Cluster::start(stage, options).await;
         cluster.start_agents();
         at_rest(&cluster, "db1").await;

@@ -903,6 +903,7 @@ fn sync_set(case: Add<'_>) {
         degraded().with(source_off).with(|w| {
             for replica in ["db2", "db3"] {
                 w.agent(replica).acknowledges = Some(false);
+                w.agent(replica).acknowledging = false;
             }
         })
     });
@@ -911,6 +912,51 @@ fn sync_set(case: Add<'_>) {
     };
     case("P11", "degraded", "", "commits wait, and the last heartbeat is from before", degraded().with(|w| beat(w, 0)));
     case("D2", "primary", "Members", "commits wait, and one has been acknowledged", degraded().with(|w| beat(w, 1)));
+
+    // Three periods of 2 s without an acknowledgement.
+    let unacknowledged = |periods: u64| {
+        let mut world = primary();
+        world.step();
+        for period in 0..=periods {
+            world.now = NOW + Duration::from_secs(2 * period);
+            world.view.server.unacknowledged = Some(NOW);
+            world.view.held.as_mut().unwrap().until = world.now + Duration::from_secs(9);
+            if period < periods {
+                world.step();
+            }
+        }
+        world
+    };
+    case("P11", "primary", "", "acknowledgements are missing, not long enough", unacknowledged(2));
+    case("D5", "primary", "Members Incident", "acknowledgements are missing three times in a row", unacknowledged(3));
+    case("D5", "degraded", "AwaitAcknowledgements", "recorded as degraded: then nobody is waited for", {
+        unacknowledged(3).with(|w| {
+            w.step();
+            w.topology().durability.degraded = true;
+        })
+    });
+    case("P11", "primary", "", "degrade.allow_times 0: blocks", {
+        unacknowledged(2).with(|w| {
+            w.view.own.degrade.times = None;
+            w.step();
+            w.now = w.now + Duration::from_secs(2);
+        })
+    });
+    let came_back = || {
+        unacknowledged(1).with(|w| {
+            w.agent("db2").acknowledging = false;
+            w.agent("db3").acknowledging = false;
+            w.step();
+            w.agent("db3").acknowledging = true;
+        })
+    };
+    case("D6", "blocked", "CommitMarker", "commits wait, and a replica has begun to acknowledge", came_back());
+    case("P11", "primary", "", "the same, and the marker is committed", {
+        came_back().with(|w| {
+            w.step();
+            w.view.server.done = Some((MysqlKind::CommitMarker, w.now));
+        })
+    });
 
     // db3 does not follow any more; its agent is there.
     let failing = |world: World| {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mysql_ha_agent::core::action::{Action, Write};
+use mysql_ha_agent::core::degrade::Policy;
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::memory::{Memory, Switch};
 use mysql_ha_agent::core::outcome::Decision;
@@ -231,6 +232,7 @@ fn own(name: &str) -> Own {
         fencing_budget: Duration::from_secs(1),
         kill_connections: true,
         heartbeat_interval: Duration::from_secs(1),
+        degrade: Policy { period: Duration::from_secs(2), times: Some(3) },
         managed: true,
     }
 }
@@ -302,6 +304,7 @@ fn agent(name: &str) -> AgentRecord {
             replicas: vec![],
             blocked: None,
             acknowledges: Some(replicates),
+            acknowledging: replicates,
             errant: GtidSet::new(),
         }),
     }

@@ -361,6 +361,32 @@ async fn the_heartbeat_table_is_made_once_and_costs_no_transaction_afterwards() 
 }
 
 #[tokio::test]
+async fn a_restart_never_acknowledges_by_itself() {
+    let (_primary, replica) = pair().await;
+    act(&replica, MysqlAction::Acknowledge { on: true }).await.unwrap();
+    let status = "(SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Rpl_semi_sync_replica_status')";
+    replica.until(&format!("{status} = 'ON'")).await;
+    act(&replica, MysqlAction::PersistReadOnly).await.unwrap();
+    let persisted = "(SELECT VARIABLE_VALUE FROM performance_schema.persisted_variables \
+                     WHERE VARIABLE_NAME = 'rpl_semi_sync_replica_enabled')";
+    assert_eq!(replica.value(persisted).await, "OFF");
+    assert_eq!(replica.value("@@global.rpl_semi_sync_replica_enabled").await, "1", "it goes on in this life");
+    act(&replica, MysqlAction::Acknowledge { on: false }).await.unwrap();
+    replica.until(&format!("{status} = 'OFF'")).await;
+}
+
+#[tokio::test]
+async fn a_frozen_replica_acknowledges_nothing_when_somebody_starts_its_io_thread() {
+    let (_primary, replica) = pair().await;
+    act(&replica, MysqlAction::Acknowledge { on: true }).await.unwrap();
+    act(&replica, MysqlAction::StopIo).await.unwrap();
+    replica.root_runs(&["START REPLICA IO_THREAD"]).await;
+    replica.until("(SELECT SERVICE_STATE FROM performance_schema.replication_connection_status) = 'ON'").await;
+    let status = "(SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Rpl_semi_sync_replica_status')";
+    assert_eq!(replica.value(status).await, "OFF", "interleaving 4");
+}
+
+#[tokio::test]
 async fn a_long_binary_log_file_is_ended_before_others_follow_and_a_short_one_is_kept() {
     let (primary, replica) = pair().await;
     let file = async || replica.row("SHOW BINARY LOG STATUS").await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mysql_ha_agent::agent::record::agent_record;
 use mysql_ha_agent::core::action::{Action, MysqlAction, Op, Path, Purpose, Record, Write};
+use mysql_ha_agent::core::degrade::Policy;
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::health::{Config, Judge, Next, Outcome};
 use mysql_ha_agent::core::memory::Memory;
@@ -106,6 +107,7 @@ impl Agent {
             fencing_budget: ms(BUDGET),
             kill_connections: true,
             heartbeat_interval: ms(PROBE),
+            degrade: Policy { period: ms(400), times: Some(5) },
             managed: false,
         };
         Self {
@@ -296,9 +298,12 @@ impl World {
                 let before = waiting.before.clone();
                 self.agents[i].watermark = before.1.clone();
                 self.agents[i].server.heartbeat = Some(before);
+                self.agents[i].server.unacknowledged = None;
                 self.probed(i, Outcome::Success);
             } else if t >= waiting.limit {
                 let blocked = waiting.tx.is_some() && server.answers();
+                let sent = waiting.before.0;
+                self.agents[i].server.unacknowledged = blocked.then_some(sent);
                 self.probed(
                     i,
                     match blocked {

@@ -120,6 +120,17 @@ impl World {
             }
             MysqlAction::AwaitAcknowledgements { count } => {
                 self.servers[i].acknowledgements = *count;
+                if *count == 0 {
+                    // What waits is answered.
+                    let all = self.servers[i].log.len();
+                    for tx in self.servers[i].acknowledged(all) {
+                        self.acknowledge(i, tx);
+                    }
+                }
+                Done::Yes
+            }
+            MysqlAction::CommitMarker => {
+                let _ = self.servers[i].commit(self.t, false);
                 Done::Yes
             }
             MysqlAction::ForgetSource => {

@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    fn acknowledge(&mut self, i: usize, tx: Tx) {
+    pub(crate) fn acknowledge(&mut self, i: usize, tx: Tx) {
         self.acknowledged.insert(tx);
         let _ = i;
     }

@@ -20,20 +20,23 @@
 
 use std::time::Duration;
 
-use crate::core::action::{MysqlAction, Op, Path, Purpose, Record};
+use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
+use crate::core::degrade::Seen;
+use crate::core::gtid::GtidSet;
 use crate::core::memory::Memory;
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{Durability, DurabilityMode, Role, Topology};
-use crate::core::view::{IoThread, Seen};
+use crate::core::records::{Durability, DurabilityMode, Incident, Role, Topology};
+use crate::core::time::Moment;
+use crate::core::view::{self, IoThread};
 
 /// How long a failed action rests before it is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// As the primary that takes writes, in `lossless`.
-fn primary<'a>(case: &Case<'a>) -> Option<&'a Seen<Topology>> {
+fn primary<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
     case.own_master()?;
     let topology = case.topology()?;
     let ours = topology.record.primary.as_deref() == Some(case.me())
@@ -54,9 +57,88 @@ fn counts(case: &Case<'_>, name: &str) -> bool {
     case.agent(name).is_some_and(|agent| {
         changes::follows(agent, &facts.server_uuid)
             && agent.server.as_ref().is_some_and(|server| {
-                server.acknowledges != Some(false) && server.source.as_ref().is_some_and(|source| source.io_running)
+                server.acknowledging && server.source.as_ref().is_some_and(|source| source.io_running)
             })
     })
+}
+
+/// Counts acknowledgements that came and that are missing.
+pub fn count(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let topology = primary(case)?;
+    let durability = &topology.record.durability;
+    let server = &case.view.server;
+    let executed = &case.facts()?.executed;
+    let acknowledged = server.heartbeat.as_ref().map(|(sent, _)| *sent);
+    let seen = Seen { acknowledged, missing: server.unacknowledged, executed };
+    let received = |set: &GtidSet| {
+        let has = |name: &&String| {
+            let record = case.agent(name).and_then(|agent| agent.server.as_ref());
+            counts(case, name) && record.is_some_and(|record| record.executed.union(&record.retrieved).contains(set))
+        };
+        durability.sync.iter().filter(has).count() >= k(durability)
+    };
+    memory.degrade.observe(case.view.own.degrade, durability.degraded, seen, received, case.now);
+    None
+}
+
+/// Too many acknowledgements in a row are missing: recorded first, and only then is nobody waited for any more.
+pub fn degrade(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let topology = primary(case)?;
+    let durability = &topology.record.durability;
+    let policy = case.view.own.degrade;
+    let on = case.facts()?.semi_sync.source.is_some_and(|source| source.on);
+    if durability.degraded {
+        let idle = !on || memory.degrade.may_restore(policy) || !rested(case);
+        let text = "degraded: commits wait for no acknowledgement any more";
+        let action = MysqlAction::AwaitAcknowledgements { count: 0 };
+        return (!idle).then(|| Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
+    }
+    if !on || !memory.degrade.too_many_failures(policy) {
+        return None;
+    }
+    memory.degrade.degraded();
+    let (times, period) = (policy.times.unwrap_or(0), policy.period.as_secs_f64());
+    let text = format!(
+        "no acknowledgement {times} times in a row ({period:.1} s each): degrades to asynchronous; acknowledged writes may be \
+         here alone, and nobody is promoted automatically until it is restored"
+    );
+    let next = Durability { degraded: true, ..durability.clone() };
+    let outcome = record(topology, next, Vec::new(), text.clone());
+    Some(incident(case, outcome, Reason::Degraded, text))
+}
+
+/// Commits wait, and a member has begun to acknowledge since: it does so only for what comes after (interleaving 16).
+pub fn mark(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let topology = primary(case)?;
+    let sync = &topology.record.durability.sync;
+    memory.marked.retain(|name, _| sync.contains(name) && counts(case, name));
+    if case.view.server.unacknowledged.is_none() {
+        // Whatever is committed from here on is a marker by itself.
+        memory.marked = sync.iter().filter(|name| counts(case, name)).map(|name| (name.clone(), Moment(0))).collect();
+        return None;
+    }
+    let new = sync.iter().find(|name| counts(case, name) && memory.marked.get(*name) != Some(&Moment(0)))?;
+    let asked = *memory.marked.entry(new.clone()).or_insert(case.now);
+    let of = |kind, at| kind == MysqlKind::CommitMarker && at >= asked;
+    let server = &case.view.server;
+    let failed = server.failure.as_ref().is_some_and(|failure| of(failure.kind, failure.at));
+    if failed || server.done.is_some_and(|(kind, at)| of(kind, at)) {
+        memory.marked.insert(new.clone(), Moment(0));
+        return None;
+    }
+    let text = format!("{new} acknowledges again while commits wait: commits one more, with which it acknowledges all");
+    Some(Outcome::wait(Role::Primary, Reason::Blocked, text).mysql(MysqlAction::CommitMarker))
+}
+
+fn incident(case: &Case<'_>, outcome: Outcome, kind: Reason, detail: String) -> Outcome {
+    let incident = Incident {
+        at: case.view.wall.clone(),
+        kind,
+        subject: case.me().to_owned(),
+        noticed_by: case.me().to_owned(),
+        detail,
+    };
+    outcome.write(Purpose::Incident, vec![Op::Create(Path::NewIncident, Record::Incident(incident))])
 }
 
 fn k(durability: &Durability) -> usize {
@@ -64,7 +146,7 @@ fn k(durability: &Durability) -> usize {
 }
 
 /// The next record with this durability.
-fn record(topology: &Seen<Topology>, durability: Durability, mut checks: Vec<Op>, text: String) -> Outcome {
+fn record(topology: &view::Seen<Topology>, durability: Durability, mut checks: Vec<Op>, text: String) -> Outcome {
     let next = Topology { durability, ..topology.record.clone() };
     checks.push(Op::Set(Path::Topology, Record::Topology(next), topology.version));
     Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::Members, checks)
@@ -95,7 +177,7 @@ pub fn note(case: &Case<'_>) -> Option<String> {
     let waits = case.facts()?.semi_sync.waits_for(durability.sync_replicas.max(1));
     Some(match (able >= k(durability), waits) {
         (false, _) => format!(
-            "degraded: {able} of {} replicas acknowledge, commits wait for none, nobody is promoted automatically",
+            "degraded: {able} of {} replicas could acknowledge, commits wait for none, nobody is promoted automatically",
             k(durability)
         ),
         (true, false) => "degraded: commits are about to wait for acknowledgements".to_owned(),
@@ -109,7 +191,7 @@ pub fn restore(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
     let able = durability.sync.iter().filter(|name| counts(case, name)).count();
-    if !durability.degraded || able < k(durability) {
+    if !durability.degraded || able < k(durability) || !memory.degrade.may_restore(case.view.own.degrade) {
         memory.restoring = None;
         return None;
     }
