@@ -1,0 +1,86 @@
+//! The sync set, degrading and restoring. The agents alone switch semi-sync here.
+
+use serde_json::Value;
+
+use crate::scene::{LIMIT, Scene, at_rest, lossless};
+use crate::support::{ClusterOptions, Kind, next_heartbeat, run, wait_for};
+
+fn quick() -> ClusterOptions {
+    lossless().set("*", "degrade.check_period", "300ms").set("*", "degrade.allow_times", 5)
+}
+
+fn degraded(topology: &Value) -> bool {
+    topology["durability"]["degraded"] == true
+}
+
+async fn writes_go_on(scene: &Scene) {
+    let acknowledged = scene.writer.so_far().acknowledged_ids().len();
+    scene.writer.wait_for_acknowledged(acknowledged + 50).await;
+}
+
+/// No replica acknowledges: recorded as degraded, writes go on, and all is restored by itself.
+#[test]
+fn degrades_while_nobody_acknowledges_and_is_restored() {
+    run("degrade", async |stage| {
+        let scene = Scene::start(&stage, quick()).await;
+        for replica in ["db2", "db3"] {
+            scene.cluster.host(replica).kill(Kind::Mysqld);
+        }
+        scene.cluster.wait_for_topology("degraded", LIMIT, degraded).await;
+        writes_go_on(&scene).await;
+        let status = scene.cluster.verb("db2", &["status"]).await;
+        assert_eq!(status.code, 1, "{}", status.stdout);
+        assert!(status.stdout.contains("degraded"), "{}", status.stdout);
+        for replica in ["db2", "db3"] {
+            scene.cluster.start_mysqld(replica).await;
+        }
+        at_rest(&scene.cluster, "db1").await;
+        scene.end().await;
+    });
+}
+
+/// `degrade.allow_times: 0`: blocks. A replica that comes back ends it, though it had received before it died all that waits.
+#[test]
+fn blocks_without_degrading_and_goes_on_when_a_replica_is_back() {
+    run("block", async |stage| {
+        let scene = Scene::start(&stage, quick().set("*", "degrade.allow_times", 0)).await;
+        for replica in ["db2", "db3"] {
+            scene.cluster.host(replica).kill(Kind::Mysqld);
+        }
+        wait_for("commits wait", LIMIT, async || {
+            let agent = scene.cluster.tree.get("agents/db1").await?.ok_or("db1 has no agent")?;
+            if agent["reason"] == "blocked" { Ok(()) } else { Err(agent["detail"].to_string()) }
+        })
+        .await;
+        scene.cluster.start_mysqld("db3").await;
+        writes_go_on(&scene).await;
+        let topology = scene.cluster.wait_for_topology("there is one", LIMIT, |_| true).await;
+        assert!(!degraded(&topology), "{topology}");
+        scene.cluster.start_mysqld("db2").await;
+        at_rest(&scene.cluster, "db1").await;
+        scene.end().await;
+    });
+}
+
+/// A replica whose server is down leaves the sync set, so that the other alone is a quorum; it joins again by itself.
+#[test]
+fn a_replica_that_is_down_leaves_the_sync_set_and_the_other_alone_can_take_over() {
+    run("sync_set", async |stage| {
+        let scene = Scene::start(&stage, quick()).await;
+        scene.cluster.host("db3").kill(Kind::Mysqld);
+        let alone = |topology: &Value| topology["durability"]["sync"] == serde_json::json!(["db2"]);
+        scene.cluster.wait_for_topology("db3 has left the sync set", LIMIT, alone).await;
+        writes_go_on(&scene).await;
+        next_heartbeat(scene.cluster.host("db1")).await;
+        let paused = scene.writer.pause_between_writes().await;
+        scene.cluster.host("db1").kill(Kind::Mysqld);
+        drop(paused);
+        let primary = scene.cluster.wait_for_topology("db2 takes over", LIMIT, |it| it["primary"] == "db2").await;
+        assert_eq!(primary["durability"]["sync"], serde_json::json!([]), "nobody else may acknowledge: {primary}");
+        for host in ["db1", "db3"] {
+            scene.cluster.start_mysqld(host).await;
+        }
+        at_rest(&scene.cluster, "db2").await;
+        scene.end().await;
+    });
+}
