@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+use super::time::Moment;
+
 /// What a rung does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rung {
@@ -66,9 +68,43 @@ pub fn ladder(budget: Duration, process_known: bool) -> Vec<Step> {
     steps
 }
 
+/// The longest ladder once the lease has ended: a frozen host is fenced within a second of thawing (promise 1).
+const OVERDUE: Duration = Duration::from_millis(900);
+/// The shortest ladder before the lease's end: a fence that began late must still give its rungs a chance.
+const SHORTEST: Duration = Duration::from_millis(300);
+
+/// How long a fence that starts `now` may take: what is left of a lease that ends at `until`, `budget` at the most. Past
+/// the end another server may be open already, so that the rungs become short.
+#[must_use]
+pub fn time_for(budget: Duration, until: Option<Moment>, now: Moment) -> Duration {
+    match until.map(|until| until.until(now)) {
+        None => budget.min(OVERDUE),
+        Some(left) if left.is_zero() => budget.min(OVERDUE),
+        Some(left) => left.max(SHORTEST).min(budget),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fence_takes_what_is_left_of_the_lease_and_never_more_than_a_second_after_it() {
+        let ms = Duration::from_millis;
+        let at = |ms: u64| Moment(ms * 1_000_000);
+        for (budget, until, now, expected) in [
+            (1000, Some(at(9000)), 8000, 1000), // on time
+            (1000, Some(at(9000)), 2000, 1000), // early: by order
+            (1000, Some(at(9000)), 8300, 700),  // late
+            (1000, Some(at(9000)), 8990, 300),
+            (1000, Some(at(9000)), 9000, 900), // thawed
+            (5000, Some(at(9000)), 99_000, 900),
+            (5000, None, 99_000, 900),
+            (200, Some(at(9000)), 8990, 200),
+        ] {
+            assert_eq!(time_for(ms(budget), until, at(now)), ms(expected), "{budget} {until:?} {now}");
+        }
+    }
 
     #[test]
     fn rungs_come_in_order_and_within_the_budget() {

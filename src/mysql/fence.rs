@@ -81,6 +81,28 @@ impl Fence {
         self.hand.run("DO 1", limit).await
     }
 
+    /// Logs in with another target from the next connection on (a reload). Those that are open are proven to work and stay.
+    pub fn retarget(&mut self, target: &Target) {
+        target.user().clone_into(&mut self.user);
+        self.closer.retarget_next(target.clone());
+        self.hand.retarget_next(target.clone());
+    }
+
+    /// Whether `super_read_only` is on, and the server's `server_uuid`.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub async fn look(&mut self, limit: Duration) -> Result<(bool, String), Fault> {
+        let row = self.hand.row("SELECT @@global.super_read_only AS closed, @@server_uuid AS uuid", limit).await?;
+        Ok((row.is_on("closed"), row.text_or_empty("uuid")))
+    }
+
+    /// Whether the process is known and has not exited.
+    #[must_use]
+    pub fn process_lives(&self) -> bool {
+        self.mysqld.borrow().as_ref().is_some_and(|mysqld| !mysqld.has_exited())
+    }
+
     /// Makes the server read-only, or dead. Takes `budget` at the most; what held it up goes to the log.
     pub async fn run(&mut self, budget: Duration) -> Fenced {
         let report = self.climb(budget).await;
