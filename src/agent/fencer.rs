@@ -108,7 +108,10 @@ impl Fencer {
         let until = Some(Moment(self.deadline.load(Ordering::Acquire))).filter(|until| until.0 != 0);
         let budget = time_for(self.shared.own.borrow().fencing_budget, until, started);
         warn!(event = "fencing", %reason, "makes the server read-only");
-        let result = self.fence.run(budget).await;
+        // By itself, for the lease's end: needed until the lease is renewed. By order: whatever the lease says.
+        let deadline = self.deadline.clone();
+        let needed = || reason != Reason::LeaseLost || deadline.load(Ordering::Acquire) <= until.map_or(0, |at| at.0);
+        let result = self.fence.run(budget, needed).await;
         self.last = Some(now());
         let ms = now().since(started).as_secs_f64() * 1000.0;
         match &result {
@@ -119,8 +122,9 @@ impl Fencer {
             Fenced::Failed(why) => {
                 error!(event = "fence_failed", %reason, ms, %why, "the server could not be made read-only")
             }
+            Fenced::Withdrawn => info!(event = "fence_withdrawn", %reason, ms, "the lease was renewed: fences no more"),
         }
-        if !matches!(result, Fenced::Failed(_)) {
+        if matches!(result, Fenced::ReadOnly | Fenced::Dead) {
             self.shared.fence_note.write(Some(reason.code()));
             self.shared.server.change(|server| {
                 server.fenced = Some(reason);

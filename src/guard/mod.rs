@@ -23,7 +23,10 @@
 //! 3. **Host frozen and thawed** (agent, guard and mysqld, or suspend). The guard reads the file first and the clock
 //!    (`CLOCK_BOOTTIME`) after, so that a freeze in between can only make a lease look older. The ladder past the end takes
 //!    0.9 s at the most ([`crate::core::fencing::time_for`]).
-//! 4. **A renewal arrives while the guard fences.** The fence goes on; the agent finds its server read-only with a lease that
+//! 4. **A renewal arrives while the guard fences** (a hanging agent goes on in the last moment). Before it kills sessions or the
+//!    process the fence looks at the file again and gives up where a lease holds: the agent may have opened the server
+//!    again, and its commits wait a moment for replicas that the first rung has cut off (seen: mysqld killed 0.3 s after its
+//!    lease was renewed). What was closed by then the agent finds read-only, with a lease that
 //!    holds and the note that it was fenced, and opens it again (P6). Without the note it would count as set by hand, and
 //!    stay closed: so the note (`state_dir/fenced`) is written before the fence and once more after it (an opening of the
 //!    agent in between has cleared it), and a living agent reads it whenever it finds its server read-only.

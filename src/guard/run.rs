@@ -212,7 +212,8 @@ impl Guard {
         let reason = if lease.is_some() { Reason::LeaseLost } else { Reason::WritableWithoutLease };
         self.write_note(reason).await;
         let started = clock::now();
-        let report = self.fence.climb(within).await;
+        let (files, budget) = (&self.files, self.budget);
+        let report = self.fence.climb(within, || !files.holds_again(budget, clock::now())).await;
         let ms = clock::now().since(started).as_secs_f64() * 1000.0;
         let row = std::mem::replace(&mut self.row, verdict.row);
         let rung = report.rung.map_or("none", |rung| rung.code());
@@ -220,6 +221,10 @@ impl Guard {
             Fenced::Failed(why) => {
                 error!(event = "fence_failed", row = verdict.row, rung, ms, %why, trouble = report.trouble.join("; "),
                     "{}, and the server could not be made read-only; trying again", verdict.says);
+                return;
+            }
+            Fenced::Withdrawn => {
+                info!(event = "fence_withdrawn", row = verdict.row, rung, ms, "the lease was renewed: fences no more");
                 return;
             }
             // The agent was faster, or there was nothing to do: not worth a warning.

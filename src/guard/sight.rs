@@ -9,6 +9,7 @@ use tracing::warn;
 
 use crate::config::Config;
 use crate::core::guard::{Lease, Marker};
+use crate::core::time::Moment;
 use crate::host::lease_file::{self, LeaseFile};
 use crate::host::state_dir::{StateDirError, member_in};
 
@@ -65,6 +66,14 @@ impl Files {
         self.lease.clone()
     }
 
+    /// Whether the file shows a lease that holds: asked in the midst of a fence.
+    #[must_use]
+    pub fn holds_again(&self, budget: Duration, now: Moment) -> bool {
+        let state = lease_file::read(&self.lease_path).ok().flatten().and_then(Result::ok);
+        let until = state.filter(|state| state.boot_id == self.boot_id).and_then(|state| state.until);
+        until.is_some_and(|until| now < until - budget)
+    }
+
     /// The marker, read anew; what was read last where that takes longer than [`BRIEFLY`] or fails.
     pub async fn marker(&mut self) -> Marker {
         let (folder, cluster) = (self.state_dir.clone(), self.cluster.clone());
@@ -88,7 +97,6 @@ fn read_marker(state_dir: &std::path::Path, cluster: &str) -> Result<Marker, Sta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::time::Moment;
 
     const BOOT: &str = "11111111-1111-1111-1111-111111111111";
 

@@ -19,11 +19,13 @@ use crate::core::fencing::{Rung, Step, ladder};
 use crate::host::process::Mysqld;
 
 use super::blockers::{self, Session};
-use super::connect::{Line, Target};
+use super::connect::{Line, Target, literal};
 use super::fault::{Fault, code};
 
 /// Between two rounds of killing: others keep coming, above all accounts that `offline_mode` does not stop.
 const ROUND: Duration = Duration::from_millis(20);
+/// One statement's limit when a fence is given up.
+const TAKE_BACK: Duration = Duration::from_millis(200);
 /// Before a failed statement is said again (nobody listens, or its lock wait ended).
 const AGAIN: Duration = Duration::from_millis(5);
 const READ_ONLY: &str = "SET GLOBAL super_read_only = ON";
@@ -37,6 +39,8 @@ pub enum Fenced {
     Dead,
     /// Neither is certain. **The server may take writes.**
     Failed(String),
+    /// Given up half way, because a lease holds again. The server is as it was, or read-only.
+    Withdrawn,
 }
 
 /// How a fence ended.
@@ -103,9 +107,11 @@ impl Fence {
         self.mysqld.borrow().as_ref().is_some_and(|mysqld| !mysqld.has_exited())
     }
 
-    /// Makes the server read-only, or dead. Takes `budget` at the most; what held it up goes to the log.
-    pub async fn run(&mut self, budget: Duration) -> Fenced {
-        let report = self.climb(budget).await;
+    /// Makes the server read-only, or dead. Takes `budget` at the most; what held it up goes to the log. `needed` is asked
+    /// again before sessions or the process are killed: a lease may have been renewed meanwhile, and its holder may have
+    /// opened the server again, so that what is killed would be rightful commits.
+    pub async fn run(&mut self, budget: Duration, needed: impl Fn() -> bool) -> Fenced {
+        let report = self.climb(budget, needed).await;
         let rung = report.rung.map_or("none", Rung::code);
         match report.trouble.is_empty() {
             true => tracing::debug!(rung, "fenced"),
@@ -115,7 +121,7 @@ impl Fence {
     }
 
     /// Like [`Fence::run`], with which rung it took and why.
-    pub async fn climb(&mut self, budget: Duration) -> Report {
+    pub async fn climb(&mut self, budget: Duration, needed: impl Fn() -> bool) -> Report {
         // Held for the whole climb: a new process that the watch finds meanwhile is another life, with
         // super_read_only persisted, and not the one this fence is for.
         let mysqld = self.mysqld.borrow().clone();
@@ -131,13 +137,17 @@ impl Fence {
             return Report { fenced: Fenced::ReadOnly, ..report };
         }
         self.go_offline(end(Rung::Offline), &mut report).await;
-        if self.close(end(Rung::ReadOnly), end(Rung::KillSessions), mysqld, &mut report).await {
+        if self.close(end(Rung::ReadOnly), end(Rung::KillSessions), mysqld, &needed, &mut report).await {
             // Someone may have undone it since; only that it answers "OFF" counts as such.
             if self.is_read_only(end(Rung::KillSessions)).await.unwrap_or(true) {
                 report.fenced = Fenced::ReadOnly;
                 return report;
             }
             report.trouble.push("super_read_only was ON and is OFF again".into());
+        }
+        if !needed() {
+            self.take_back(&mut report).await;
+            return report;
         }
         report.fenced = match mysqld {
             Some(mysqld) => end_process(mysqld, start + budget, &mut report).await,
@@ -159,8 +169,34 @@ impl Fence {
         }
     }
 
+    /// Ends the read-only statement that may still wait: it would close the server behind the back of whoever opened it.
+    async fn take_back(&mut self, report: &mut Report) {
+        report.fenced = Fenced::Withdrawn;
+        let sql = format!(
+            "SELECT ID AS id FROM performance_schema.processlist WHERE USER = {} AND INFO = {}",
+            literal(&self.user),
+            literal(READ_ONLY)
+        );
+        let waiting = match self.hand.rows(&sql, TAKE_BACK).await {
+            Ok(rows) => rows,
+            Err(fault) => return note(report, format!("the read-only statement could not be ended: {fault}")),
+        };
+        for id in waiting.iter().filter_map(|row| row.number("id")) {
+            if let Err(fault) = self.hand.run(&format!("KILL {id}"), TAKE_BACK).await {
+                note(report, format!("KILL {id}: {fault}"));
+            }
+        }
+    }
+
     /// Second and third rung. The statement goes on waiting while sessions are killed: it stops new writes meanwhile.
-    async fn close(&mut self, kill_from: Instant, end: Instant, mysqld: Option<&Mysqld>, report: &mut Report) -> bool {
+    async fn close(
+        &mut self,
+        kill_from: Instant,
+        end: Instant,
+        mysqld: Option<&Mysqld>,
+        needed: &impl Fn() -> bool,
+        report: &mut Report,
+    ) -> bool {
         report.rung = Some(Rung::ReadOnly);
         let Self { user, spare_users, closer, hand, .. } = self;
         let mut closing = std::pin::pin!(say_until(closer, READ_ONLY, end));
@@ -169,6 +205,9 @@ impl Fence {
         }
         report.rung = Some(Rung::KillSessions);
         loop {
+            if !needed() {
+                return false;
+            }
             let round = timeout_at(end, kill_blockers(hand, user, spare_users, end, report)).await;
             let until = (Instant::now() + ROUND).min(end);
             if let Some(closed) = wait(&mut closing, until, mysqld).await {

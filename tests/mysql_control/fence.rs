@@ -56,7 +56,7 @@ async fn assert_read_only(server: &Server, report: &Report, rung: Rung) {
 async fn an_idle_server_needs_two_rungs_and_its_clients_are_cut() {
     let server = server().await;
     let mut client = session(&server.app(), &["SELECT 1"]).await;
-    let report = fence_of(&server, true).await.climb(BUDGET).await;
+    let report = fence_of(&server, true).await.climb(BUDGET, || true).await;
     assert_read_only(&server, &report, Rung::ReadOnly).await;
     assert!(client.run("SELECT 1", LONG).await.is_err());
     assert!(Connection::open(&server.app(), LONG).await.is_err());
@@ -66,7 +66,7 @@ async fn an_idle_server_needs_two_rungs_and_its_clients_are_cut() {
 async fn a_read_only_server_is_left_alone() {
     let server = server().await;
     server.root_runs(&["SET GLOBAL super_read_only=ON"]).await;
-    let report = fence_of(&server, true).await.climb(BUDGET).await;
+    let report = fence_of(&server, true).await.climb(BUDGET, || true).await;
     assert_eq!((report.fenced, report.rung), (Fenced::ReadOnly, None));
     assert_eq!(server.value("@@global.offline_mode").await, "0");
 }
@@ -75,7 +75,7 @@ async fn a_read_only_server_is_left_alone() {
 async fn a_client_with_locked_tables_goes_with_the_first_rung() {
     let server = server().await;
     let _client = session(&server.app(), &["LOCK TABLES app.x WRITE"]).await;
-    let report = fence_of(&server, true).await.climb(BUDGET).await;
+    let report = fence_of(&server, true).await.climb(BUDGET, || true).await;
     assert_read_only(&server, &report, Rung::ReadOnly).await;
 }
 
@@ -83,7 +83,7 @@ async fn a_client_with_locked_tables_goes_with_the_first_rung() {
 async fn an_administrator_with_locked_tables_is_killed() {
     let server = server().await;
     let _admin = session(&server.root(), &["LOCK TABLES app.x WRITE"]).await;
-    let report = fence_of(&server, true).await.climb(BUDGET).await;
+    let report = fence_of(&server, true).await.climb(BUDGET, || true).await;
     assert_read_only(&server, &report, Rung::KillSessions).await;
 }
 
@@ -91,7 +91,7 @@ async fn an_administrator_with_locked_tables_is_killed() {
 async fn a_global_read_lock_of_an_administrator_does_not_keep_it_writable() {
     let server = server().await;
     let _admin = session(&server.root(), &["FLUSH TABLES WITH READ LOCK"]).await;
-    let report = fence_of(&server, true).await.climb(BUDGET).await;
+    let report = fence_of(&server, true).await.climb(BUDGET, || true).await;
     assert_eq!(report.fenced, Fenced::ReadOnly, "{report:?}");
 }
 
@@ -101,7 +101,7 @@ async fn ddl_that_waits_for_a_metadata_lock_is_killed() {
     let _reader = session(&server.root(), &["BEGIN", "SELECT * FROM app.x"]).await;
     let alter =
         hanging(&server, &server.root(), "ALTER TABLE app.x ADD c INT", "Waiting for table metadata lock").await;
-    let report = fence_of(&server, true).await.climb(BUDGET).await;
+    let report = fence_of(&server, true).await.climb(BUDGET, || true).await;
     assert_read_only(&server, &report, Rung::KillSessions).await;
     assert!(alter.await.unwrap().is_err());
 }
@@ -113,7 +113,7 @@ async fn a_spared_account_is_spared_until_it_is_in_the_way() {
     let spared = Target::new(server.root().place().clone(), "spared", "");
     let mut idle = session(&spared, &["SELECT 1"]).await;
     let mut holder = session(&spared, &["LOCK TABLES app.x WRITE"]).await;
-    let report = fence_of(&server, true).await.climb(BUDGET).await;
+    let report = fence_of(&server, true).await.climb(BUDGET, || true).await;
     assert_read_only(&server, &report, Rung::KillSessions).await;
     assert!(holder.run("SELECT 1", LONG).await.is_err());
     idle.run("SELECT 1", LONG).await.unwrap();
@@ -127,7 +127,7 @@ async fn interleaving_10_a_commit_that_waits_for_an_acknowledgement_never_return
     server.root_runs(&never).await;
     let commit = hanging(&server, &server.app(), "INSERT INTO app.x VALUES (1)", "Waiting for semi-sync ACK").await;
     let mysqld = Mysqld::behind(&server.socket()).unwrap();
-    let report = fence_of(&server, true).await.climb(BUDGET).await;
+    let report = fence_of(&server, true).await.climb(BUDGET, || true).await;
     assert!(commit.await.unwrap().is_err(), "an unacknowledged commit returned success");
     match report.fenced {
         Fenced::Dead => assert!(mysqld.has_exited()),
@@ -136,13 +136,29 @@ async fn interleaving_10_a_commit_that_waits_for_an_acknowledgement_never_return
     }
 }
 
+/// A lease that was renewed in the midst of the fence: nothing is killed, and nothing of the fence closes the server later.
+#[tokio::test]
+async fn a_fence_that_is_not_needed_any_more_kills_nothing() {
+    let server = server().await;
+    let never = ["SET GLOBAL rpl_semi_sync_source_timeout=1000000000", "SET GLOBAL rpl_semi_sync_source_enabled=ON"];
+    server.root_runs(&never).await;
+    let _commit = hanging(&server, &server.root(), "INSERT INTO app.x VALUES (1)", "Waiting for semi-sync ACK").await;
+    let mysqld = Mysqld::behind(&server.socket()).unwrap();
+    let report = fence_of(&server, true).await.climb(BUDGET, || false).await;
+    assert_eq!((&report.fenced, report.rung), (&Fenced::Withdrawn, Some(Rung::KillSessions)), "{report:?}");
+    assert!(!mysqld.has_exited());
+    let closers = "(SELECT COUNT(*) FROM performance_schema.processlist WHERE INFO LIKE 'SET GLOBAL super_read_only%')";
+    server.until(&format!("{closers} = 0")).await;
+    assert_eq!(server.value("@@global.super_read_only").await, "0");
+}
+
 #[tokio::test]
 async fn a_frozen_server_is_killed() {
     let server = server().await;
     let mut fence = fence_of(&server, true).await;
     let mysqld = Mysqld::behind(&server.socket()).unwrap();
     server.signal("STOP");
-    let report = fence.climb(Duration::from_secs(1)).await;
+    let report = fence.climb(Duration::from_secs(1), || true).await;
     assert_eq!((&report.fenced, report.rung), (&Fenced::Dead, Some(Rung::KillProcess)), "{report:?}");
     assert!(mysqld.has_exited());
 }
@@ -152,7 +168,7 @@ async fn a_frozen_server_whose_process_is_not_known_is_not_called_fenced() {
     let server = server().await;
     let mut fence = fence_of(&server, false).await;
     server.signal("STOP");
-    let fenced = fence.run(Duration::from_millis(500)).await;
+    let fenced = fence.run(Duration::from_millis(500), || true).await;
     assert!(matches!(&fenced, Fenced::Failed(why) if why.contains("mysqld_pid_file")), "{fenced:?}");
 }
 
@@ -161,7 +177,7 @@ async fn a_server_that_has_exited_is_dead() {
     let mut server = server().await;
     let mut fence = fence_of(&server, true).await;
     server.kill();
-    let report = fence.climb(BUDGET).await;
+    let report = fence.climb(BUDGET, || true).await;
     assert_eq!((report.fenced, report.rung), (Fenced::Dead, None));
 }
 
@@ -174,6 +190,6 @@ async fn killed_connections_are_opened_again() {
     for id in server.row(ids).await.text_or_empty("ids").split(',') {
         server.root_runs(&[&format!("KILL {id}")]).await;
     }
-    let report = fence.climb(BUDGET).await;
+    let report = fence.climb(BUDGET, || true).await;
     assert_read_only(&server, &report, Rung::ReadOnly).await;
 }
