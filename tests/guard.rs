@@ -15,6 +15,7 @@ use bench::{BUDGET, Bench, boot_id};
 use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::host::clock::now;
 use mysql_ha_agent::host::lease_file::{FOR_EVER, LeaseFile};
+use mysql_ha_agent::host::process::Mysqld;
 use mysql_ha_agent::mysql::connect::Connection;
 
 use crate::server::LONG;
@@ -145,9 +146,10 @@ async fn a_hanging_server_is_killed_only_after_a_lease() {
     bench.lease_file().write(Some(until)).unwrap();
     let guard = bench.guard();
     guard.decides("G2").await;
+    let mysqld = Mysqld::behind(&bench.server.socket()).unwrap();
     bench.server.signal("STOP");
     guard.says("Dead").await;
-    assert!(now() >= until - BUDGET && bench.server.has_exited());
+    assert!(now() >= until - BUDGET && mysqld.has_exited());
     // The same guard, and the next one, know that nothing can be open under that lease.
     bench.server.restart().await;
     bench.server.root_runs(&["SET GLOBAL super_read_only=ON"]).await;

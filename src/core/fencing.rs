@@ -2,14 +2,17 @@
 //!
 //! | rung | what it does | ends at | why then |
 //! | --- | --- | --- | --- |
-//! | offline | `offline_mode=ON`: cuts waiting clients *without an OK*, refuses new ones | 10 % | 2 ms when it works |
-//! | read-only | `super_read_only=ON`; waits for commits and locks, and stops new writes while it waits | 35 % | short statements end by themselves |
-//! | kill sessions | ends what is left and holds it up, again and again, the read-only statement still waiting | 70 % | rollbacks need a moment |
+//! | read-only | `super_read_only=ON`; waits for commits and locks, and stops new writes from its first moment | 20 % | commits under way get the acknowledgements that are due |
+//! | offline | `offline_mode=ON`: cuts waiting clients *without an OK*, refuses new ones; the read-only statement still waits | 45 % | 2 ms when it works, then their locks go |
+//! | kill sessions | ends what is left and holds it up, again and again | 70 % | rollbacks need a moment |
 //! | kill process | SIGKILL to mysqld | 100 % | the rest is for seeing it dead |
 //!
-//! The order is a rule: a commit that waits for a semi-sync acknowledgement must lose its client before anything can
-//! make it return (interleaving 10 of the design). A rung that ends early gives its time to the next. Where the process is not known the
-//! third rung has all that is left.
+//! Read-only comes first, because offline cuts the replicas off too: a commit that was under way then waits for an
+//! acknowledgement that never comes, holds read-only up, and costs a healthy mysqld its life; on a busy primary nearly every
+//! fence ended so (seen on 9.7). Nothing is lost by it: read-only lets no commit return that is not acknowledged, it only waits.
+//! What follows keeps its order as a rule: a commit that waits must lose its client before anything can make
+//! it return (interleaving 10 of the design). A rung that ends early gives its time to the next. Where the process is
+//! not known the third rung has all that is left.
 
 use std::time::Duration;
 
@@ -18,10 +21,10 @@ use super::time::Moment;
 /// What a rung does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rung {
-    /// `SET GLOBAL offline_mode=ON`.
-    Offline,
     /// `SET GLOBAL super_read_only=ON`.
     ReadOnly,
+    /// `SET GLOBAL offline_mode=ON`.
+    Offline,
     /// `KILL` for sessions that hold read-only up.
     KillSessions,
     /// SIGKILL through the pidfd.
@@ -52,7 +55,7 @@ pub struct Step {
 
 /// Rung and the share of the budget (in percent) at which it ends.
 const TABLE: [(Rung, u32); 4] =
-    [(Rung::Offline, 10), (Rung::ReadOnly, 35), (Rung::KillSessions, 70), (Rung::KillProcess, 100)];
+    [(Rung::ReadOnly, 20), (Rung::Offline, 45), (Rung::KillSessions, 70), (Rung::KillProcess, 100)];
 
 /// The ladder for a budget. `process_known`: whether there is a process to kill.
 #[must_use]
@@ -117,8 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_cut_before_anything_can_let_their_commits_return() {
-        assert_eq!(ladder(Duration::from_secs(1), true)[0].rung, Rung::Offline);
+    fn commits_under_way_end_first_and_clients_are_cut_before_any_is_killed() {
+        let rungs: Vec<Rung> = ladder(Duration::from_secs(1), true).iter().map(|step| step.rung).collect();
+        assert_eq!(rungs, [Rung::ReadOnly, Rung::Offline, Rung::KillSessions, Rung::KillProcess]);
     }
 
     #[test]

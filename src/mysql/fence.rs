@@ -29,6 +29,10 @@ const TAKE_BACK: Duration = Duration::from_millis(200);
 /// Before a failed statement is said again (nobody listens, or its lock wait ended).
 const AGAIN: Duration = Duration::from_millis(5);
 const READ_ONLY: &str = "SET GLOBAL super_read_only = ON";
+/// The variable reads ON from the moment the statement begins, also while it waits for commits (seen on 9.7). So what another
+/// has begun (the agent beside the guard, an agent that hung in the midst of it) is not taken for done.
+const CLOSED: &str = "SELECT @@server_uuid AS uuid, IF(@@global.super_read_only, NOT EXISTS (SELECT 1 \
+    FROM performance_schema.processlist WHERE COMMAND = 'Query' AND INFO LIKE 'SET GLOBAL super_read_only%'), 0) AS closed";
 
 /// What became of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,12 +96,12 @@ impl Fence {
         self.hand.retarget_next(target.clone());
     }
 
-    /// Whether `super_read_only` is on, and the server's `server_uuid`.
+    /// Whether the server is read-only, and its `server_uuid`.
     ///
     /// # Errors
     /// See [`Fault`].
     pub async fn look(&mut self, limit: Duration) -> Result<(bool, String), Fault> {
-        let row = self.hand.row("SELECT @@global.super_read_only AS closed, @@server_uuid AS uuid", limit).await?;
+        let row = self.hand.row(CLOSED, limit).await?;
         Ok((row.is_on("closed"), row.text_or_empty("uuid")))
     }
 
@@ -133,13 +137,13 @@ impl Fence {
         }
         let steps = ladder(budget, mysqld.is_some());
         let end = |rung| start + ends(&steps, rung);
-        if self.is_read_only(end(Rung::Offline)).await.unwrap_or(false) {
+        if self.is_read_only(start + ends(&steps, Rung::ReadOnly) / 2).await.unwrap_or(false) {
             return Report { fenced: Fenced::ReadOnly, ..report };
         }
-        self.go_offline(end(Rung::Offline), &mut report).await;
-        if self.close(end(Rung::ReadOnly), end(Rung::KillSessions), mysqld, &needed, &mut report).await {
+        let ends = [end(Rung::ReadOnly), end(Rung::Offline), end(Rung::KillSessions)];
+        if self.close(ends, mysqld, &needed, &mut report).await {
             // Someone may have undone it since; only that it answers "OFF" counts as such.
-            if self.is_read_only(end(Rung::KillSessions)).await.unwrap_or(true) {
+            if self.reads_on(end(Rung::KillSessions)).await.unwrap_or(true) {
                 report.fenced = Fenced::ReadOnly;
                 return report;
             }
@@ -158,15 +162,6 @@ impl Fence {
             )),
         };
         report
-    }
-
-    /// First rung: waiting clients lose their connection before anything can make their commits return.
-    async fn go_offline(&mut self, end: Instant, report: &mut Report) {
-        report.rung = Some(Rung::Offline);
-        let left = end.saturating_duration_since(Instant::now());
-        if let Err(fault) = self.hand.run("SET GLOBAL offline_mode = ON", left).await {
-            report.trouble.push(format!("offline_mode: {fault}"));
-        }
     }
 
     /// Ends the read-only statement that may still wait: it would close the server behind the back of whoever opened it.
@@ -188,19 +183,29 @@ impl Fence {
         }
     }
 
-    /// Second and third rung. The statement goes on waiting while sessions are killed: it stops new writes meanwhile.
+    /// The first three rungs. The read-only statement goes on waiting while clients are cut and sessions killed: it stops
+    /// new writes meanwhile. `ends`: of each.
     async fn close(
         &mut self,
-        kill_from: Instant,
-        end: Instant,
+        ends: [Instant; 3],
         mysqld: Option<&Mysqld>,
         needed: &impl Fn() -> bool,
         report: &mut Report,
     ) -> bool {
+        let [settled, cut, end] = ends;
         report.rung = Some(Rung::ReadOnly);
         let Self { user, spare_users, closer, hand, .. } = self;
         let mut closing = std::pin::pin!(say_until(closer, READ_ONLY, end));
-        if let Some(closed) = wait(&mut closing, kill_from, mysqld).await {
+        let closed = wait(&mut closing, settled, mysqld).await;
+        // Also where it is read-only already: clients have to go, and to look for the new primary.
+        if closed != Some(false) {
+            go_offline(hand, Instant::now() + (cut - settled), report).await;
+        }
+        if let Some(closed) = closed {
+            return closed;
+        }
+        report.rung = Some(Rung::Offline);
+        if let Some(closed) = wait(&mut closing, cut, mysqld).await {
             return closed;
         }
         report.rung = Some(Rung::KillSessions);
@@ -219,11 +224,26 @@ impl Fence {
         }
     }
 
-    /// None: no answer by `end`.
-    async fn is_read_only(&mut self, end: Instant) -> Option<bool> {
+    /// After our own statement has returned: another that still waits has nothing to wait for. None: no answer by `end`.
+    async fn reads_on(&mut self, end: Instant) -> Option<bool> {
         let left = end.saturating_duration_since(Instant::now());
         let row = self.hand.row("SELECT @@global.super_read_only AS closed", left).await;
         row.ok().map(|row| row.is_on("closed"))
+    }
+
+    /// None: no answer by `end`.
+    async fn is_read_only(&mut self, end: Instant) -> Option<bool> {
+        let left = end.saturating_duration_since(Instant::now());
+        let row = self.hand.row(CLOSED, left).await;
+        row.ok().map(|row| row.is_on("closed"))
+    }
+}
+
+/// Waiting clients lose their connection before anything can make their commits return.
+async fn go_offline(hand: &mut Line, end: Instant, report: &mut Report) {
+    let left = end.saturating_duration_since(Instant::now());
+    if let Err(fault) = hand.run("SET GLOBAL offline_mode = ON", left).await {
+        report.trouble.push(format!("offline_mode: {fault}"));
     }
 }
 

@@ -55,11 +55,6 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
-    /// Whether it has exited, by whomever.
-    pub(crate) fn has_exited(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
-    }
-
     async fn ready(&self) {
         let trying = async {
             while Connection::open(&self.root(), LONG).await.is_err() {
