@@ -7,6 +7,7 @@
 //! | [`mysql`] | probes and control, the only user of the MySQL client crate | core types |
 //! | [`config`] | the file as typed → the validated configuration | core |
 //! | [`agent`] | observe → step → execute → publish | all of these |
+//! | [`guard`] | the third party on the host that fences when the lease ends | config, mysql, host, parts of agent |
 //! | [`cli`] | verbs, rendering, exit codes | agent, config |
 //! | [`host`] | the host: clock, process, systemd, state directory | core types |
 
@@ -17,6 +18,8 @@ pub mod cli;
 #[cfg(feature = "agent")]
 pub mod config;
 pub mod core;
+#[cfg(feature = "agent")]
+pub mod guard;
 #[cfg(feature = "agent")]
 pub mod host;
 #[cfg(feature = "agent")]

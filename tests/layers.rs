@@ -15,7 +15,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // `cli::exit` alone: the exit codes of the contract.
     ("agent", &["core", "config", "zookeeper", "mysql", "host", "http", "cli::exit"]),
     ("datasource", &["core", "zookeeper"]),
-    ("cli", &["core", "config", "zookeeper", "mysql", "host", "http", "agent"]),
+    // Never ZooKeeper: what can stop an agent must not stop the guard.
+    (
+        "guard",
+        &[
+            "core",
+            "config",
+            "mysql",
+            "host",
+            "cli::exit",
+            "agent::run::own_target",
+            "agent::shared::Note",
+            "agent::watcher",
+        ],
+    ),
+    ("cli", &["core", "config", "zookeeper", "mysql", "host", "http", "agent", "guard"]),
 ];
 
 /// Client crates and the only folders that may name them.
@@ -128,6 +142,8 @@ fn each_rule_can_be_broken() {
         ("zookeeper", "use crate::mysql::probe::Beat;"),
         ("agent", "use crate::cli::status::Status;"),
         ("host", "use crate::config::Config;"),
+        ("guard", "use crate::zookeeper::viewer::Viewer;"),
+        ("guard", "use crate::agent::turn::Turn;"),
     ] {
         assert!(!faults(layer, "made_up.rs", line).is_empty(), "not noticed in {layer}: {line}");
     }

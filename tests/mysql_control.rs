@@ -7,6 +7,8 @@
 mod control;
 #[path = "mysql_control/fence.rs"]
 mod fence;
+#[path = "mysql_control/fence_budget.rs"]
+mod fence_budget;
 #[path = "mysql_control/panic.rs"]
 mod panic;
 #[path = "mysql_control/probe.rs"]

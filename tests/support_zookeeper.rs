@@ -262,6 +262,7 @@ pub(crate) fn record(name: &str, instance: &str) -> AgentRecord {
         row: String::new(),
         reason: Reason::Starting,
         detail: String::new(),
+        guard: None,
         server: None,
     }
 }

@@ -1,5 +1,6 @@
-//! What systemd sees of the agent, over a real notify socket: ready although neither ZooKeeper nor MySQL answers (an
-//! outage of theirs must not become a restart loop), a status in words, a watchdog that is fed, an orderly stop.
+//! What systemd sees of agent and guard, over a real notify socket: ready although neither ZooKeeper nor MySQL answers (an
+//! outage of theirs must not become a restart loop), a status in words, a watchdog that is fed, an orderly stop. And what
+//! their units say of each other.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Ends the agent with the test, however it ends.
+/// Ends the program with the test, however it ends.
 struct Agent(Child);
 
 impl Drop for Agent {
@@ -32,7 +33,16 @@ fn expect(socket: &UnixDatagram, part: &str) {
 }
 
 #[test]
-fn ready_without_zookeeper_and_mysql_fed_and_stopped() {
+fn agent_ready_without_zookeeper_and_mysql_fed_and_stopped() {
+    ready_fed_and_stopped("run");
+}
+
+#[test]
+fn guard_ready_without_mysql_fed_and_stopped() {
+    ready_fed_and_stopped("guard");
+}
+
+fn ready_fed_and_stopped(verb: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().display();
     let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
@@ -45,11 +55,11 @@ fn ready_without_zookeeper_and_mysql_fed_and_stopped() {
     );
     std::fs::write(folder.path().join("agent.yaml"), config).expect("the file can be written");
     let child = Command::new(env!("CARGO_BIN_EXE_mysql-ha-agent"))
-        .args(["run", "--config"])
+        .args([verb, "--config"])
         .arg(folder.path().join("agent.yaml"))
         .env("NOTIFY_SOCKET", folder.path().join("notify"))
         .spawn()
-        .expect("the agent starts");
+        .expect("the program starts");
     let mut agent = Agent(child);
     expect(&socket, "READY=1");
     expect(&socket, "WATCHDOG=1");
@@ -57,4 +67,24 @@ fn ready_without_zookeeper_and_mysql_fed_and_stopped() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
     expect(&socket, "STOPPING=1");
     assert_eq!(agent.0.wait().expect("it ends").code(), Some(0));
+}
+
+/// Whatever stops the agent must not stop the guard, nor the other way round.
+#[test]
+fn no_unit_stops_with_the_other() {
+    for unit in ["agent", "guard"] {
+        let path = format!("{}/packaging/mysql-ha-{unit}.service", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).expect("the unit can be read");
+        let settings: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        for tie in ["Requires=", "Requisite=", "BindsTo=", "PartOf=", "Conflicts=", "Upholds="] {
+            assert!(!settings.iter().any(|line| line.starts_with(tie)), "{path}: {tie}");
+        }
+        // The lease file must outlive a restart of either, which both do by themselves.
+        for needed in
+            ["Restart=always", "RuntimeDirectory=mysql-ha-agent", "RuntimeDirectoryPreserve=yes", "Type=notify"]
+        {
+            assert!(settings.contains(&needed), "{path}: {needed}");
+        }
+        assert!(settings.iter().any(|line| line.starts_with("OOMScoreAdjust=-")), "{path}");
+    }
 }

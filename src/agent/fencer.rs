@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
 use super::shared::{Shared, now};
+use crate::core::fencing::time_for;
 use crate::core::reason::Reason;
 use crate::core::time::Moment;
 use crate::mysql::fence::{Fence, Fenced};
@@ -21,6 +22,8 @@ use crate::mysql::fence::{Fence, Fenced};
 const LOOK: Duration = Duration::from_millis(250);
 /// How often the fence's connections are looked at, and how long that may take.
 const KEEP_OPEN: Duration = Duration::from_millis(500);
+/// A shorter limit than this would close connections of a server that is merely busy.
+const SHORTEST_USE: Duration = Duration::from_millis(50);
 /// How long after a fence the deadline rests, so that a lease that stays lost is not fenced for again at once.
 const REST: Duration = Duration::from_millis(500);
 
@@ -76,7 +79,13 @@ impl Fencer {
                 () = lease_ends(shared, deadline, *last) => Reason::LeaseLost,
                 // At rest: the connections stay open, since a new one takes longer than a fence.
                 () = sleep(KEEP_OPEN) => {
-                    if let Err(fault) = self.fence.keep_open(KEEP_OPEN).await {
+                    // A server that hangs must not hold up the fence at the lease's end: two connections, each for less than
+                    // half of the time that is left.
+                    let limit = KEEP_OPEN.min(time_before_fence(shared, deadline) / 3);
+                    if limit < SHORTEST_USE {
+                        continue;
+                    }
+                    if let Err(fault) = self.fence.keep_open(limit).await {
                         debug!(%fault, "the fence's connections are not open");
                     }
                     continue;
@@ -96,9 +105,13 @@ impl Fencer {
 
     async fn fence_now(&mut self, reason: Reason) {
         let started = now();
-        let budget = self.shared.own.borrow().fencing_budget;
+        let until = Some(Moment(self.deadline.load(Ordering::Acquire))).filter(|until| until.0 != 0);
+        let budget = time_for(self.shared.own.borrow().fencing_budget, until, started);
         warn!(event = "fencing", %reason, "makes the server read-only");
-        let result = self.fence.run(budget).await;
+        // By itself, for the lease's end: needed until the lease is renewed. By order: whatever the lease says.
+        let deadline = self.deadline.clone();
+        let needed = || reason != Reason::LeaseLost || deadline.load(Ordering::Acquire) <= until.map_or(0, |at| at.0);
+        let result = self.fence.run(budget, needed).await;
         self.last = Some(now());
         let ms = now().since(started).as_secs_f64() * 1000.0;
         match &result {
@@ -109,8 +122,9 @@ impl Fencer {
             Fenced::Failed(why) => {
                 error!(event = "fence_failed", %reason, ms, %why, "the server could not be made read-only")
             }
+            Fenced::Withdrawn => info!(event = "fence_withdrawn", %reason, ms, "the lease was renewed: fences no more"),
         }
-        if !matches!(result, Fenced::Failed(_)) {
+        if matches!(result, Fenced::ReadOnly | Fenced::Dead) {
             self.shared.fence_note.write(Some(reason.code()));
             self.shared.server.change(|server| {
                 server.fenced = Some(reason);
@@ -121,6 +135,14 @@ impl Fencer {
                 }
             });
         }
+    }
+}
+
+/// How long until the lease's end makes us fence; without a lease for ever.
+fn time_before_fence(shared: &Shared, deadline: &AtomicU64) -> Duration {
+    match deadline.load(Ordering::Acquire) {
+        0 => Duration::MAX,
+        until => (Moment(until) - shared.own.borrow().fencing_budget).until(now()),
     }
 }
 

@@ -18,9 +18,13 @@ use crate::core::view::Held;
 use crate::core::view::{Ensemble, Session};
 use crate::host::clock;
 use crate::host::lease_file::LeaseFile;
+use crate::host::presence;
 use crate::zookeeper::lease_keeper::{LeaseKeeper, Renewal};
 use crate::zookeeper::name::{Name, NameError};
 use crate::zookeeper::writer::Writer;
+
+/// Between two looks at whether a guard runs.
+const GUARD: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The renewal task.
 #[derive(Debug)]
@@ -39,6 +43,8 @@ pub struct Renewals {
     pub fatal: mpsc::Sender<End>,
     /// The session in which the name was taken last.
     pub session: i64,
+    /// Whether a guard runs on this host; none while not looked for yet.
+    pub guard: watch::Receiver<Option<bool>>,
     /// Asked for by the decision loop: something changed that the others should see now.
     pub hurry: mpsc::Receiver<()>,
 }
@@ -71,7 +77,14 @@ impl Renewals {
 
     fn record(&self) -> AgentRecord {
         let decision = self.shared.decision.borrow().clone();
-        agent_record(&self.shared.own.borrow(), &self.shared.server.get(), decision.as_deref(), clock::wall(), now())
+        let record = agent_record(
+            &self.shared.own.borrow(),
+            &self.shared.server.get(),
+            decision.as_deref(),
+            clock::wall(),
+            now(),
+        );
+        AgentRecord { guard: *self.guard.borrow(), ..record }
     }
 
     /// A new session starts without our node below `agents`: the old one goes with its session.
@@ -135,18 +148,108 @@ impl Renewals {
     }
 }
 
-/// Mirrors the lease's end into the file that the guard and a restarted agent read.
-pub async fn mirror(mut held: watch::Receiver<Option<Held>>, mut file: LeaseFile) {
+/// Mirrors the lease's end into the file that the guard and a restarted agent read, and passes the lease on.
+///
+/// The guard fences a server that takes writes without a lease in the file. So the decisions learn of a lease that allows more
+/// than before (taken, opened, another epoch) only after it is there, whatever becomes of the file. A renewal of one that
+/// is known goes to them first: a `run_dir` that hangs must not make a renewed lease look as if it ended. A lease that
+/// has not opened allows no writes and stands in the file as none.
+pub async fn mirror(
+    mut held: watch::Receiver<Option<Held>>,
+    mut file: Option<LeaseFile>,
+    on: watch::Sender<Option<Held>>,
+) {
     let mut complained = false;
     while held.changed().await.is_ok() {
-        let until = held.borrow_and_update().as_ref().map(|held| held.until);
-        match file.write(until) {
+        let lease = held.borrow_and_update().clone();
+        let known = lease.as_ref().zip(on.borrow().as_ref()).is_some_and(|(new, old)| allows_no_more(new, old));
+        if known {
+            on.send_replace(lease.clone());
+        }
+        let until = lease.as_ref().filter(|held| held.opened).map(|held| held.until);
+        match file.as_mut().map_or(Ok(()), |file| file.write(until)) {
             Ok(()) => complained = false,
             Err(error) if !complained => {
                 complained = true;
-                warn!(%error, "the lease file cannot be written: a restart of this agent will fence its server");
+                warn!(%error, "the lease file cannot be written: a restart of this agent, and its guard, will fence its server");
             }
             Err(_) => {}
+        }
+        if !known {
+            on.send_replace(lease);
+        }
+    }
+}
+
+fn allows_no_more(new: &Held, old: &Held) -> bool {
+    new.epoch == old.epoch && new.opened == old.opened && new.inherited == old.inherited
+}
+
+/// Looks every now and then whether a guard runs beside this agent, on a thread of its own: for the record that is
+/// published, and for the log.
+pub async fn look_for_guard(path: std::path::PathBuf, guard: watch::Sender<Option<bool>>) {
+    loop {
+        let looked = path.clone();
+        let holder = tokio::task::spawn_blocking(move || presence::holder(&looked)).await;
+        let runs = holder.is_ok_and(|holder| holder.is_some());
+        let before = guard.send_replace(Some(runs));
+        match (before, runs) {
+            (Some(before), runs) if before == runs => {}
+            (_, true) => info!(event = "guard_present", "a guard watches over this host's server"),
+            (_, false) => warn!(
+                event = "guard_missing",
+                "no guard runs on this host: if this agent fails while its server is the primary, nobody here makes it \
+                 read-only (start mysql-ha-guard.service)"
+            ),
+        }
+        sleep(GUARD).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::core::time::Moment;
+    use crate::host::lease_file;
+
+    fn held(until: u64, opened: bool) -> Option<Held> {
+        Some(Held { epoch: 1, until: Moment(until), opened, inherited: false })
+    }
+
+    /// Interleaving 6 of the guard: whoever sees the lease here finds it in the file.
+    #[tokio::test]
+    async fn a_lease_is_in_the_file_before_anything_is_decided_by_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lease");
+        let file = LeaseFile::open(&path, "boot", "agent").unwrap();
+        let (leases, from) = watch::channel(None);
+        let (on, mut passed) = watch::channel(None);
+        tokio::spawn(mirror(from, Some(file), on));
+        for (lease, expected) in [(held(5, false), None), (held(5, true), Some(Moment(5))), (None, None)] {
+            leases.send_replace(lease.clone());
+            passed.changed().await.unwrap();
+            assert_eq!(*passed.borrow_and_update(), lease);
+            let state = lease_file::read(&path).unwrap().unwrap().unwrap();
+            assert_eq!(state.until, expected, "{lease:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_written_holds_nothing_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/lease");
+        let file = LeaseFile::open(&path, "boot", "agent").unwrap();
+        std::fs::remove_dir_all(folder.path().join("run")).unwrap();
+        std::fs::write(folder.path().join("run"), "in the way").unwrap();
+        let (leases, from) = watch::channel(None);
+        let (on, mut passed) = watch::channel(None);
+        tokio::spawn(mirror(from, Some(file), on));
+        for lease in [held(5, true), held(6, true), None] {
+            leases.send_replace(lease.clone());
+            tokio::time::timeout(Duration::from_secs(30), passed.changed()).await.unwrap().unwrap();
+            assert_eq!(*passed.borrow_and_update(), lease);
         }
     }
 }

@@ -9,7 +9,7 @@ use tracing::{error, info, warn};
 use super::acquaint::acquaint;
 use super::fencer::{Fencer, on_panic};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
-use super::renewal::{Renewals, mirror};
+use super::renewal::{Renewals, look_for_guard, mirror};
 use super::shared::{Busy, Note, ServerCell, Shared, now};
 use super::turn::Turn;
 use super::watcher::{self, Hands, Watcher};
@@ -24,6 +24,7 @@ use crate::core::view::{Held, Own};
 use crate::host::clock;
 use crate::host::lease_file::{self, LeaseFile};
 use crate::host::notify::{self, Notifier};
+use crate::host::presence;
 use crate::host::state_dir::{StateDir, StateDirError};
 use crate::mysql::connect::{Place, Target};
 use crate::zookeeper::lease_keeper::LeaseKeeper;
@@ -197,9 +198,11 @@ impl Start {
             last: None,
         };
         let fenced = tokio::spawn(fencer.run());
-        if let Some(file) = lease_file {
-            tokio::spawn(mirror(keeper.held(), file));
-        }
+        let (mirrored, held) = watch::channel(None);
+        tokio::spawn(mirror(keeper.held(), lease_file, mirrored));
+        let (guards, guard) = watch::channel(None);
+        let guard_path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
+        tokio::spawn(look_for_guard(guard_path, guards));
         tokio::spawn(watch_timing(link, config.clone(), fatal.clone()));
         let renewals = Renewals {
             shared: shared.clone(),
@@ -208,6 +211,7 @@ impl Start {
             writer: writer.clone(),
             ensemble: viewer.view(),
             session: 0,
+            guard,
             hurry: hurried,
             fatal: fatal.clone(),
         };
@@ -221,7 +225,7 @@ impl Start {
         let turn = Turn {
             shared: shared.clone(),
             ensemble: viewer.view(),
-            held: keeper.held(),
+            held,
             inherited,
             decisions,
             zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer, refused: Arc::default() },

@@ -31,7 +31,7 @@ pub struct Turn {
     pub shared: Shared,
     /// ZooKeeper as last seen.
     pub ensemble: watch::Receiver<Arc<Ensemble>>,
-    /// Our lease.
+    /// Our lease, once it is in the file that the guard reads ([`super::renewal::mirror`]).
     pub held: watch::Receiver<Option<Held>>,
     /// The lease that a predecessor's file told of, until a transaction confirms or replaces it.
     pub inherited: Option<Held>,
@@ -153,7 +153,10 @@ impl Turn {
         let Some(topology) = view.ensemble.topology.record() else { return };
         let Some((facts, _)) = &view.server.facts else { return };
         let ours = topology.members.get(&view.own.name).is_some_and(|member| member.server_uuid == facts.server_uuid);
-        if ours {
+        // Adoption: the guard fences a marked server that takes writes without a lease in its file, and ZooKeeper tells of
+        // `topology` before it has answered the transaction that gave us the lease.
+        let guarded = facts.super_read_only || view.held.as_ref().is_some_and(|held| held.opened);
+        if ours && guarded {
             let marker =
                 Member { cluster: view.own.cluster.clone(), server_uuid: facts.server_uuid.clone(), adopted: true };
             if let Err(error) = self.state_dir.set_member(&marker) {

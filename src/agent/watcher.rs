@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::config::sections::Endpoint;
 use crate::core::gtid::GtidSet;
 use crate::core::health::{self, Judge, Next, Outcome};
+use crate::core::reason::Reason;
 use crate::core::view::{Health, ServerFacts};
 use crate::host::process::Mysqld;
 use crate::mysql::connect::Target;
@@ -242,6 +243,11 @@ impl Watcher {
             }
             if let Some((facts, asked)) = tried.facts {
                 server.unsupported = None;
+                // The guard may have fenced it while we were frozen or cut off: without this a read-only of ours would
+                // count as set by hand, and nobody would open the server again. Its note is older than its fence.
+                if facts.super_read_only && server.fenced.is_none() {
+                    server.fenced = self.shared.fence_note.read().as_deref().map(Reason::from_code);
+                }
                 // An action may have read the server after this probe had asked.
                 if server.facts.as_ref().is_none_or(|(_, at)| *at < asked) {
                     server.facts = Some((facts, asked));

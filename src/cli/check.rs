@@ -10,6 +10,7 @@ use crate::agent::run::own_target;
 use crate::config::Config;
 use crate::core::records::DurabilityMode;
 use crate::core::view::{Ensemble, ServerFacts, Session};
+use crate::host::presence;
 use crate::mysql::connect::{Line, Row, Target};
 use crate::mysql::facts::{self, Reading};
 use crate::mysql::fault::Fault;
@@ -133,9 +134,25 @@ pub async fn check(config: &Config) -> Report {
         format!("without effect in this version: {}", unused.join(", "))
     };
     report.should("configuration", unused.is_empty(), found, "remove them, so that nobody counts on them");
+    guard(config, &mut report);
     let facts = mysql(config, &mut report).await;
     zookeeper(config, &mut report, facts.as_ref()).await;
     report
+}
+
+/// Whether the guard of this host's server runs.
+fn guard(config: &Config, report: &mut Report) {
+    let path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
+    let found = match presence::holder(&path) {
+        Some(pid) => (true, format!("the guard runs (pid {pid})")),
+        None => (false, "no guard runs on this host".to_owned()),
+    };
+    report.should(
+        "guard",
+        found.0,
+        found.1,
+        "systemctl enable --now mysql-ha-guard: without it an agent that fails leaves its server writable beyond the lease",
+    );
 }
 
 async fn mysql(config: &Config, report: &mut Report) -> Option<ServerFacts> {

@@ -36,7 +36,12 @@ pub fn main() -> ExitCode {
             return Exit::Usage.into();
         }
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let mut builder = match cli.verb {
+        // One thread: it is to take next to nothing, and it waits for nothing that blocks.
+        Verb::Guard => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = match builder.worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("the runtime cannot be started: {error}");
@@ -61,6 +66,15 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
             }
             exit.into()
         }
+        Verb::Guard => {
+            let level = LevelFilter::from_level(config.log.level);
+            crate::agent::log::start(level, &config.cluster, &config.name);
+            let (exit, text) = crate::guard::run::run(config, &cli.config).await;
+            if !text.is_empty() {
+                tracing::error!(event = "ended", code = exit.code(), "{text}");
+            }
+            exit.into()
+        }
         Verb::Check(args) => {
             let report = check::check(&config).await;
             if args.nagios {
@@ -78,8 +92,7 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
             print!("{}", config.masked_yaml());
             Exit::Done.into()
         }
-        Verb::Guard
-        | Verb::Pause(_)
+        Verb::Pause(_)
         | Verb::Resume
         | Verb::Handover
         | Verb::Rejoin(_)

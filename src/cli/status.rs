@@ -17,6 +17,8 @@ pub struct Status {
     pub healthy: bool,
     /// What is wrong, worst first.
     pub problems: Vec<String>,
+    /// What should be mended and harms nothing at this moment.
+    pub warnings: Vec<String>,
     /// The epoch; 0 before adoption.
     pub epoch: u64,
     /// Who takes writes.
@@ -60,6 +62,7 @@ pub fn status(cluster: &str, ensemble: &Ensemble) -> Status {
         cluster: cluster.to_owned(),
         healthy: problems.is_empty(),
         problems,
+        warnings: warnings(&members),
         epoch: topology.map_or(0, |topology| topology.epoch),
         primary: topology.and_then(|topology| topology.primary.clone()),
         since: topology.map(|topology| topology.since.0.clone()),
@@ -116,6 +119,21 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
     problems
 }
 
+/// No problem: roles, writes and failovers go on without a guard, and one that is restarted must not page anybody.
+fn warnings(members: &[MemberStatus]) -> Vec<String> {
+    let unguarded =
+        members.iter().filter(|member| member.agent.as_ref().is_some_and(|agent| agent.guard == Some(false)));
+    unguarded
+        .map(|member| {
+            format!(
+                "{}: no guard runs there: should its agent fail while it is the primary, nobody on that host makes it \
+                 read-only (start mysql-ha-guard.service)",
+                member.name
+            )
+        })
+        .collect()
+}
+
 impl Status {
     /// 0 healthy, 1 not.
     #[must_use]
@@ -129,6 +147,9 @@ impl Status {
         let mut text = String::new();
         for problem in &self.problems {
             text.push_str(&format!("!  {problem}\n"));
+        }
+        for warning in &self.warnings {
+            text.push_str(&format!("~  {warning}\n"));
         }
         let primary = self.primary.as_deref().unwrap_or("none");
         text.push_str(&format!("cluster {}   epoch {}   primary {primary}", self.cluster, self.epoch));

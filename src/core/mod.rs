@@ -1,8 +1,8 @@
 //! Every decision of the agent, as pure functions of what was observed.
 //!
 //! What lives here: the records of the tree in ZooKeeper ([`records`]), what an agent observes ([`view`]), what it can
-//! do ([`action`]), why ([`reason`]), and the step from the one to the other ([`table`]). What may not: clocks, I/O,
-//! async, logging, randomness, or any crate but `serde` (derives) and `thiserror`. Time is a [`time::Moment`] that is
+//! do ([`action`]), why ([`reason`]), the step from the one to the other ([`table`]), and the same for the
+//! guard, which decides much less ([`guard`]). What may not: clocks, I/O, async, logging, randomness, or any crate but `serde` (derives) and `thiserror`. Time is a [`time::Moment`] that is
 //! passed in. A test (`layers`) reads the sources and holds this rule.
 
 pub mod action;
@@ -12,6 +12,7 @@ pub mod degrade;
 pub mod election;
 pub mod fencing;
 pub mod gtid;
+pub mod guard;
 pub mod health;
 pub mod memory;
 pub mod outcome;

@@ -218,6 +218,9 @@ pub struct AgentRecord {
     pub reason: Reason,
     /// Why, in words.
     pub detail: String,
+    /// Whether a guard runs beside the agent; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<bool>,
     /// What is known of the server; none before the first answer.
     pub server: Option<ServerRecord>,
 }

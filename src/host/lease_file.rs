@@ -8,26 +8,36 @@
 //! | 8 | 8 | sequence, counts writes |
 //! | 16 | 8 | until: nanoseconds on `CLOCK_BOOTTIME`, 0 for no lease |
 //! | 24 | 4 | pid of the agent |
-//! | 28 | 4 | zero |
+//! | 28 | 4 | paused until: whole seconds on `CLOCK_BOOTTIME`, 0 for no pause, all ones for one without an end |
 //! | 32 | 36 | boot id: a moment means nothing in another boot |
 //! | 68 | 36 | instance of the agent |
 //! | 104 | 8 | checksum of all before (FNV-1a) |
 //!
-//! In place and not by renaming, since the guard maps the file once and a rename would leave it with the old one; and
-//! because the file, once written, needs no new block: a full disk cannot keep a renewal from being seen. A reader
-//! that meets a write half done finds a wrong checksum and reads again.
+//! In place and not by renaming: the file, once written, needs no new block, so that a full disk cannot keep a renewal
+//! from being seen; the first block is asked for when the file is made. A reader that meets a write half done finds a
+//! wrong checksum and reads again. Read with one `pread` and not mapped: a mapping needs `unsafe` and ends in SIGBUS
+//! where somebody truncates the file.
+//!
+//! The agent that writes the file holds a lock on it ([`super::presence`]), by which the guard sees that it lives. A file
+//! that was deleted or replaced under a living agent is made anew with the next write.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::presence;
 use crate::core::time::Moment;
 
 /// Bytes in the file.
 pub const SIZE: usize = 112;
 const MAGIC: &[u8; 8] = b"MYHALS01";
 const ID: usize = 36;
+
+/// A pause without an end of its own.
+pub const FOR_EVER: Moment = Moment(u64::MAX);
 
 /// What the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +46,8 @@ pub struct LeaseState {
     pub sequence: u64,
     /// When the server must be read-only; none while no lease is held.
     pub until: Option<Moment>,
+    /// Until when automatic fencing is paused; none: it is not. [`FOR_EVER`]: until the pause is taken back.
+    pub paused: Option<Moment>,
     /// The agent's pid.
     pub pid: u32,
     /// The boot in which `until` counts.
@@ -64,6 +76,7 @@ impl LeaseState {
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.until.map_or(0, |moment| moment.0).to_le_bytes());
         bytes[24..28].copy_from_slice(&self.pid.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.paused.map_or(0, in_seconds).to_le_bytes());
         put_id(&mut bytes[32..32 + ID], &self.boot_id);
         put_id(&mut bytes[68..68 + ID], &self.instance);
         let sum = checksum(&bytes[..104]);
@@ -86,12 +99,23 @@ impl LeaseState {
         Ok(Self {
             sequence: number(&bytes[8..16]),
             until: (until != 0).then_some(Moment(until)),
-            // Four bytes of pid and four zeros.
-            pid: u32::try_from(number(&bytes[24..32])).map_err(|_| Invalid::Foreign)?,
+            pid: u32::try_from(number(&bytes[24..28])).map_err(|_| Invalid::Foreign)?,
+            paused: match u32::try_from(number(&bytes[28..32])).map_err(|_| Invalid::Foreign)? {
+                0 => None,
+                u32::MAX => Some(FOR_EVER),
+                seconds => Some(Moment(u64::from(seconds) * SECOND)),
+            },
             boot_id: get_id(&bytes[32..32 + ID]),
             instance: get_id(&bytes[68..68 + ID]),
         })
     }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Rounded up: the agent, which knows the end exactly, is the first to go by it.
+fn in_seconds(moment: Moment) -> u32 {
+    u32::try_from(moment.0.div_ceil(SECOND)).unwrap_or(u32::MAX).max(1)
 }
 
 fn put_id(place: &mut [u8], id: &str) {
@@ -137,16 +161,22 @@ impl LeaseFile {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(named)?;
         }
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(named)?;
+        let file = create(path).map_err(named)?;
         let sequence = read_from(&file).ok().and_then(Result::ok).map_or(0, |old| old.sequence);
         let state = LeaseState {
             sequence,
             until: None,
+            paused: None,
             pid: std::process::id(),
             boot_id: boot_id.to_owned(),
             instance: instance.to_owned(),
         };
         Ok(Self { path: path.to_owned(), file, state })
+    }
+
+    /// Until when automatic fencing is paused, from the next write on. The guard fences nothing meanwhile.
+    pub fn set_paused(&mut self, paused: Option<Moment>) {
+        self.state.paused = paused;
     }
 
     /// Writes when the server must be read-only; `None`: no lease is held (and the server is read-only or dead).
@@ -156,6 +186,7 @@ impl LeaseFile {
     pub fn write(&mut self, until: Option<Moment>) -> io::Result<()> {
         self.state.sequence += 1;
         self.state.until = until;
+        self.make_anew_if_gone()?;
         let written = self.file.write_at(&self.state.encode(), 0);
         match written {
             Ok(SIZE) => Ok(()),
@@ -166,6 +197,30 @@ impl LeaseFile {
             Err(error) => Err(io::Error::new(error.kind(), format!("lease file {}: {error}", self.path.display()))),
         }
     }
+
+    /// A file that was removed or replaced (a cleaner of `/run`, an operator) would be written to and never read again.
+    fn make_anew_if_gone(&mut self) -> io::Result<()> {
+        let same = |there: fs::Metadata, ours: fs::Metadata| (there.dev(), there.ino()) == (ours.dev(), ours.ino());
+        if fs::metadata(&self.path).and_then(|there| Ok(same(there, self.file.metadata()?))).unwrap_or(false) {
+            return Ok(());
+        }
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        self.file = create(&self.path)
+            .map_err(|error| io::Error::new(error.kind(), format!("lease file {}: {error}", self.path.display())))?;
+        Ok(())
+    }
+}
+
+/// Opens or creates the file, with its one block, and takes the lock that says this agent lives. That the lock is missing (a
+/// file system without locks, another agent, which `state_dir` refuses anyway) costs the guard a log line and no more.
+fn create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let _ = presence::lock(&file);
+    // A full disk is met now and not at a renewal; where blocks cannot be asked for beforehand, then.
+    let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, SIZE as u64);
+    Ok(file)
 }
 
 /// What the file at `path` says; none where there is no file. Torn content is read again a few times.
@@ -221,6 +276,7 @@ mod tests {
         let expected = LeaseState {
             sequence: 2,
             until: Some(Moment(8)),
+            paused: None,
             pid: std::process::id(),
             boot_id: BOOT.into(),
             instance: INSTANCE.into(),
@@ -242,6 +298,39 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_is_read_back_in_whole_seconds_and_never_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lease");
+        let mut file = LeaseFile::open(&path, BOOT, INSTANCE).unwrap();
+        for (written, found) in [
+            (None, None),
+            (Some(Moment(0)), Some(Moment(SECOND))),
+            (Some(Moment(7 * SECOND + 1)), Some(Moment(8 * SECOND))),
+            (Some(FOR_EVER), Some(FOR_EVER)),
+        ] {
+            file.set_paused(written);
+            file.write(Some(Moment(9))).unwrap();
+            let state = read(&path).unwrap().unwrap().unwrap();
+            assert_eq!((state.paused, state.pid), (found, std::process::id()));
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_deleted_or_replaced_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/lease");
+        let mut file = LeaseFile::open(&path, BOOT, INSTANCE).unwrap();
+        file.write(Some(Moment(7))).unwrap();
+        fs::remove_dir_all(folder.path().join("run")).unwrap();
+        file.write(Some(Moment(8))).unwrap();
+        assert_eq!(read(&path).unwrap().unwrap().unwrap().until, Some(Moment(8)));
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        file.write(Some(Moment(9))).unwrap();
+        assert_eq!(read(&path).unwrap().unwrap().unwrap().until, Some(Moment(9)));
+    }
+
+    #[test]
     fn other_files_are_refused() {
         assert_eq!(LeaseState::decode(b""), Err(Invalid::Foreign));
         assert_eq!(LeaseState::decode(&[0; SIZE]), Err(Invalid::Foreign));
@@ -251,7 +340,7 @@ mod tests {
         #[test]
         fn half_a_write_is_never_taken_for_a_lease(cut in 1..SIZE, old in 1..u64::MAX, new in 1..u64::MAX) {
             let state = |sequence, until| LeaseState {
-                sequence, until: Some(Moment(until)), pid: 1, boot_id: BOOT.into(), instance: INSTANCE.into(),
+                sequence, until: Some(Moment(until)), paused: None, pid: 1, boot_id: BOOT.into(), instance: INSTANCE.into(),
             };
             let (before, after) = (state(1, old).encode(), state(2, new).encode());
             let mut torn = after;

@@ -2,10 +2,11 @@
 //!
 //! What lives here: [`clock`] (moments, wall time, boot and instance ids), [`process`] (the mysqld behind a socket:
 //! found, watched, killed), [`state_dir`] (what outlives a restart, one `run` at a time), [`lease_file`] (the lease as the guard
-//! sees it). What may not: decisions, MySQL's protocol, ZooKeeper. System calls go through `rustix`; there is no unsafe code.
+//! sees it), [`presence`] (whether agent and guard live), [`notify`] (what systemd is told). What may not: decisions, MySQL's protocol, ZooKeeper. System calls go through `rustix`; there is no unsafe code.
 
 pub mod clock;
 pub mod lease_file;
 pub mod notify;
+pub mod presence;
 pub mod process;
 pub mod state_dir;

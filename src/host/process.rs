@@ -9,11 +9,12 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -56,7 +57,7 @@ pub struct Mysqld {
 }
 
 impl Mysqld {
-    /// The process that listens on `socket`. Blocks for the time of two local connects; must run within tokio.
+    /// The process that listens on `socket`. Never waits; must run within tokio.
     ///
     /// # Errors
     /// See [`FindError`].
@@ -137,7 +138,7 @@ impl Mysqld {
     /// The right to do so is missing. A process that is gone already is no error.
     pub fn kill(&self) -> io::Result<()> {
         match pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => {
                 let text = format!(
                     "SIGKILL to mysqld (pid {}): {error}; the agent must run as root or as mysqld's user",
@@ -151,10 +152,23 @@ impl Mysqld {
 
 /// Who called `listen()` on the socket; none where this PID namespace has no number for it.
 fn listener(socket: &Path) -> Result<Option<Pid>, FindError> {
-    let nobody = |source| FindError::NobodyListens { socket: socket.to_owned(), source };
+    let nobody = |error: Errno| FindError::NobodyListens { socket: socket.to_owned(), source: error.into() };
+    // Never waits: a frozen server on which clients hammer has a full queue, in which a blocking connect hangs, and with
+    // it the guard's one thread.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(nobody)?;
     // Ends without a handshake: mysqld counts it as an aborted connect, which is harmless (a unix socket has no host
     // that max_connect_errors could block).
-    let stream = UnixStream::connect(socket).map_err(nobody)?;
+    match SocketAddrUnix::new(socket).and_then(|address| connect(&stream, &address)) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => {
+            return Err(FindError::NotTold {
+                socket: socket.to_owned(),
+                why: "its queue of new connections is full".into(),
+            });
+        }
+        Err(error) => return Err(nobody(error)),
+    }
     match socket_peercred(&stream) {
         Ok(credentials) => Ok(Some(credentials.pid)),
         Err(error) => Err(FindError::NotTold { socket: socket.to_owned(), why: error.to_string() }),
@@ -220,6 +234,28 @@ mod tests {
         assert!(matches!(Mysqld::behind(&socket), Err(FindError::NobodyListens { .. })));
         drop(UnixListener::bind(&socket).unwrap());
         assert!(matches!(Mysqld::behind(&socket), Err(FindError::NobodyListens { .. })));
+    }
+
+    /// Nobody accepts, and the queue is full: a connect that waits would hang here for ever.
+    #[tokio::test]
+    async fn a_full_queue_is_said_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let address = SocketAddrUnix::new(&socket).unwrap();
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&listener, &address).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let client = || {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+            connect(&client, &address).map(|()| client)
+        };
+        let mut waiting = Vec::new();
+        while let Ok(client) = client() {
+            waiting.push(client);
+        }
+        let error = Mysqld::behind(&socket).unwrap_err().to_string();
+        assert!(error.contains("queue of new connections is full"), "{error}");
     }
 
     #[tokio::test]

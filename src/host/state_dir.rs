@@ -100,13 +100,7 @@ impl StateDir {
     /// # Errors
     /// Unreadable, or no JSON of this form.
     pub fn member(&self) -> Result<Option<Member>, StateDirError> {
-        let path = self.path.join("member.json");
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed("cannot read", &path)(error)),
-        };
-        serde_json::from_slice(&text).map(Some).map_err(|source| StateDirError::Marker { path, source })
+        member_in(&self.path)
     }
 
     /// Writes the marker; writes nothing where it already says so.
@@ -121,6 +115,20 @@ impl StateDir {
         let text = serde_json::to_vec(member).map_err(|source| StateDirError::Marker { path: path.clone(), source })?;
         write_whole(&path, &text).map_err(failed("cannot write", &path))
     }
+}
+
+/// The marker in a directory that another process holds.
+///
+/// # Errors
+/// Unreadable, or no JSON of this form.
+pub fn member_in(state_dir: &Path) -> Result<Option<Member>, StateDirError> {
+    let path = state_dir.join("member.json");
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("cannot read", &path)(error)),
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|source| StateDirError::Marker { path, source })
 }
 
 fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StateDirError + 'a {

@@ -333,6 +333,11 @@ impl Line {
         }
     }
 
+    /// Another target from the next connection on; one that is open goes on being used.
+    pub fn retarget_next(&mut self, target: Target) {
+        self.target = target;
+    }
+
     /// The open connection, opened within `limit` where there is none.
     ///
     /// # Errors

@@ -19,14 +19,20 @@ use crate::core::fencing::{Rung, Step, ladder};
 use crate::host::process::Mysqld;
 
 use super::blockers::{self, Session};
-use super::connect::{Line, Target};
+use super::connect::{Line, Target, literal};
 use super::fault::{Fault, code};
 
 /// Between two rounds of killing: others keep coming, above all accounts that `offline_mode` does not stop.
 const ROUND: Duration = Duration::from_millis(20);
+/// One statement's limit when a fence is given up.
+const TAKE_BACK: Duration = Duration::from_millis(200);
 /// Before a failed statement is said again (nobody listens, or its lock wait ended).
 const AGAIN: Duration = Duration::from_millis(5);
 const READ_ONLY: &str = "SET GLOBAL super_read_only = ON";
+/// The variable reads ON from the moment the statement begins, also while it waits for commits (seen on 9.7). So what another
+/// has begun (the agent beside the guard, an agent that hung in the midst of it) is not taken for done.
+const CLOSED: &str = "SELECT @@server_uuid AS uuid, IF(@@global.super_read_only, NOT EXISTS (SELECT 1 \
+    FROM performance_schema.processlist WHERE COMMAND = 'Query' AND INFO LIKE 'SET GLOBAL super_read_only%'), 0) AS closed";
 
 /// What became of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +43,8 @@ pub enum Fenced {
     Dead,
     /// Neither is certain. **The server may take writes.**
     Failed(String),
+    /// Given up half way, because a lease holds again. The server is as it was, or read-only.
+    Withdrawn,
 }
 
 /// How a fence ended.
@@ -81,9 +89,33 @@ impl Fence {
         self.hand.run("DO 1", limit).await
     }
 
-    /// Makes the server read-only, or dead. Takes `budget` at the most; what held it up goes to the log.
-    pub async fn run(&mut self, budget: Duration) -> Fenced {
-        let report = self.climb(budget).await;
+    /// Logs in with another target from the next connection on (a reload). Those that are open are proven to work and stay.
+    pub fn retarget(&mut self, target: &Target) {
+        target.user().clone_into(&mut self.user);
+        self.closer.retarget_next(target.clone());
+        self.hand.retarget_next(target.clone());
+    }
+
+    /// Whether the server is read-only, and its `server_uuid`.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub async fn look(&mut self, limit: Duration) -> Result<(bool, String), Fault> {
+        let row = self.hand.row(CLOSED, limit).await?;
+        Ok((row.is_on("closed"), row.text_or_empty("uuid")))
+    }
+
+    /// Whether the process is known and has not exited.
+    #[must_use]
+    pub fn process_lives(&self) -> bool {
+        self.mysqld.borrow().as_ref().is_some_and(|mysqld| !mysqld.has_exited())
+    }
+
+    /// Makes the server read-only, or dead. Takes `budget` at the most; what held it up goes to the log. `needed` is asked
+    /// again before sessions or the process are killed: a lease may have been renewed meanwhile, and its holder may have
+    /// opened the server again, so that what is killed would be rightful commits.
+    pub async fn run(&mut self, budget: Duration, needed: impl Fn() -> bool) -> Fenced {
+        let report = self.climb(budget, needed).await;
         let rung = report.rung.map_or("none", Rung::code);
         match report.trouble.is_empty() {
             true => tracing::debug!(rung, "fenced"),
@@ -93,7 +125,7 @@ impl Fence {
     }
 
     /// Like [`Fence::run`], with which rung it took and why.
-    pub async fn climb(&mut self, budget: Duration) -> Report {
+    pub async fn climb(&mut self, budget: Duration, needed: impl Fn() -> bool) -> Report {
         // Held for the whole climb: a new process that the watch finds meanwhile is another life, with
         // super_read_only persisted, and not the one this fence is for.
         let mysqld = self.mysqld.borrow().clone();
@@ -105,17 +137,21 @@ impl Fence {
         }
         let steps = ladder(budget, mysqld.is_some());
         let end = |rung| start + ends(&steps, rung);
-        if self.is_read_only(end(Rung::Offline)).await.unwrap_or(false) {
+        if self.is_read_only(start + ends(&steps, Rung::ReadOnly) / 2).await.unwrap_or(false) {
             return Report { fenced: Fenced::ReadOnly, ..report };
         }
-        self.go_offline(end(Rung::Offline), &mut report).await;
-        if self.close(end(Rung::ReadOnly), end(Rung::KillSessions), mysqld, &mut report).await {
+        let ends = [end(Rung::ReadOnly), end(Rung::Offline), end(Rung::KillSessions)];
+        if self.close(ends, mysqld, &needed, &mut report).await {
             // Someone may have undone it since; only that it answers "OFF" counts as such.
-            if self.is_read_only(end(Rung::KillSessions)).await.unwrap_or(true) {
+            if self.reads_on(end(Rung::KillSessions)).await.unwrap_or(true) {
                 report.fenced = Fenced::ReadOnly;
                 return report;
             }
             report.trouble.push("super_read_only was ON and is OFF again".into());
+        }
+        if !needed() {
+            self.take_back(&mut report).await;
+            return report;
         }
         report.fenced = match mysqld {
             Some(mysqld) => end_process(mysqld, start + budget, &mut report).await,
@@ -128,25 +164,55 @@ impl Fence {
         report
     }
 
-    /// First rung: waiting clients lose their connection before anything can make their commits return.
-    async fn go_offline(&mut self, end: Instant, report: &mut Report) {
-        report.rung = Some(Rung::Offline);
-        let left = end.saturating_duration_since(Instant::now());
-        if let Err(fault) = self.hand.run("SET GLOBAL offline_mode = ON", left).await {
-            report.trouble.push(format!("offline_mode: {fault}"));
+    /// Ends the read-only statement that may still wait: it would close the server behind the back of whoever opened it.
+    async fn take_back(&mut self, report: &mut Report) {
+        report.fenced = Fenced::Withdrawn;
+        let sql = format!(
+            "SELECT ID AS id FROM performance_schema.processlist WHERE USER = {} AND INFO = {}",
+            literal(&self.user),
+            literal(READ_ONLY)
+        );
+        let waiting = match self.hand.rows(&sql, TAKE_BACK).await {
+            Ok(rows) => rows,
+            Err(fault) => return note(report, format!("the read-only statement could not be ended: {fault}")),
+        };
+        for id in waiting.iter().filter_map(|row| row.number("id")) {
+            if let Err(fault) = self.hand.run(&format!("KILL {id}"), TAKE_BACK).await {
+                note(report, format!("KILL {id}: {fault}"));
+            }
         }
     }
 
-    /// Second and third rung. The statement goes on waiting while sessions are killed: it stops new writes meanwhile.
-    async fn close(&mut self, kill_from: Instant, end: Instant, mysqld: Option<&Mysqld>, report: &mut Report) -> bool {
+    /// The first three rungs. The read-only statement goes on waiting while clients are cut and sessions killed: it stops
+    /// new writes meanwhile. `ends`: of each.
+    async fn close(
+        &mut self,
+        ends: [Instant; 3],
+        mysqld: Option<&Mysqld>,
+        needed: &impl Fn() -> bool,
+        report: &mut Report,
+    ) -> bool {
+        let [settled, cut, end] = ends;
         report.rung = Some(Rung::ReadOnly);
         let Self { user, spare_users, closer, hand, .. } = self;
         let mut closing = std::pin::pin!(say_until(closer, READ_ONLY, end));
-        if let Some(closed) = wait(&mut closing, kill_from, mysqld).await {
+        let closed = wait(&mut closing, settled, mysqld).await;
+        // Also where it is read-only already: clients have to go, and to look for the new primary.
+        if closed != Some(false) {
+            go_offline(hand, Instant::now() + (cut - settled), report).await;
+        }
+        if let Some(closed) = closed {
+            return closed;
+        }
+        report.rung = Some(Rung::Offline);
+        if let Some(closed) = wait(&mut closing, cut, mysqld).await {
             return closed;
         }
         report.rung = Some(Rung::KillSessions);
         loop {
+            if !needed() {
+                return false;
+            }
             let round = timeout_at(end, kill_blockers(hand, user, spare_users, end, report)).await;
             let until = (Instant::now() + ROUND).min(end);
             if let Some(closed) = wait(&mut closing, until, mysqld).await {
@@ -158,11 +224,26 @@ impl Fence {
         }
     }
 
-    /// None: no answer by `end`.
-    async fn is_read_only(&mut self, end: Instant) -> Option<bool> {
+    /// After our own statement has returned: another that still waits has nothing to wait for. None: no answer by `end`.
+    async fn reads_on(&mut self, end: Instant) -> Option<bool> {
         let left = end.saturating_duration_since(Instant::now());
         let row = self.hand.row("SELECT @@global.super_read_only AS closed", left).await;
         row.ok().map(|row| row.is_on("closed"))
+    }
+
+    /// None: no answer by `end`.
+    async fn is_read_only(&mut self, end: Instant) -> Option<bool> {
+        let left = end.saturating_duration_since(Instant::now());
+        let row = self.hand.row(CLOSED, left).await;
+        row.ok().map(|row| row.is_on("closed"))
+    }
+}
+
+/// Waiting clients lose their connection before anything can make their commits return.
+async fn go_offline(hand: &mut Line, end: Instant, report: &mut Report) {
+    let left = end.saturating_duration_since(Instant::now());
+    if let Err(fault) = hand.run("SET GLOBAL offline_mode = ON", left).await {
+        report.trouble.push(format!("offline_mode: {fault}"));
     }
 }
 

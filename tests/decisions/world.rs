@@ -285,6 +285,7 @@ fn agent(name: &str) -> AgentRecord {
         row: String::new(),
         reason: Reason::Following,
         detail: String::new(),
+        guard: Some(true),
         server: Some(ServerRecord {
             server_uuid: uuid(name),
             server_id: 1,

@@ -1,0 +1,359 @@
+//! The guard's loop: look at the files, decide, ask the server where that matters, fence.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tracing::{error, info, warn};
+
+use super::sight::{BRIEFLY, Files};
+use crate::agent::run::own_target;
+use crate::agent::shared::Note;
+use crate::agent::watcher;
+use crate::cli::exit::Exit;
+use crate::config::{self, Config, sections::Mode};
+use crate::core::guard::{Action, Answer, LeaseId, Marker, Memory, Sight, Verdict, step};
+use crate::core::reason::Reason;
+use crate::core::time::Moment;
+use crate::host::clock;
+use crate::host::notify::{self, Notifier};
+use crate::host::presence::{self, Presence};
+use crate::mysql::fault::Fault;
+use crate::mysql::fence::{Fence, Fenced};
+
+/// The longest time between two looks at the lease file, and between two questions to a server without a lease.
+pub const LOOK: Duration = Duration::from_millis(250);
+/// One question's limit; a new login is part of it.
+const ASK: Duration = Duration::from_millis(500);
+/// How often the connections are used while there is nothing to ask.
+const KEEP_OPEN: Duration = Duration::from_millis(500);
+/// A shorter limit than this would close connections of a server that is merely busy.
+const SHORTEST_USE: Duration = Duration::from_millis(50);
+/// Between two looks at whether an agent lives.
+const AGENT: Duration = Duration::from_secs(1);
+/// Before a fence that failed, or was undone by somebody, is repeated.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Why the guard ends: an exit code and a text for stderr.
+pub type End = (Exit, String);
+
+/// Runs until it is told to stop. `path`: the configuration file, read again at SIGHUP.
+pub async fn run(config: Config, path: &Path) -> End {
+    let boot_id = match clock::boot_id() {
+        Ok(boot_id) => boot_id,
+        Err(error) => return (Exit::Usage, format!("this host cannot be examined: {error}")),
+    };
+    let own_path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
+    let presence = match Presence::take(&own_path) {
+        Ok(presence) => Some(presence),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            return (Exit::Refused, format!("another guard of this server runs: {error}; nothing was done"));
+        }
+        // It can guard without, and nobody sees that it does.
+        Err(error) => {
+            warn!(event = "presence", %error, "the guard's own file cannot be used: its agent will report it as missing");
+            None
+        }
+    };
+    let mut guard = Guard::new(&config, boot_id, presence);
+    let (sender, mut reloads) = mpsc::channel(1);
+    tokio::spawn(reload_on_hangup(path.to_owned(), sender));
+    let mut stop = std::pin::pin!(told_to_stop());
+    info!(event = "guarding", "the guard watches over the lease of this host's server");
+    loop {
+        let pause = guard.turn().await;
+        tokio::select! {
+            // Time: the lease's end comes near, or the next question is due.
+            () = sleep(pause) => {}
+            // The operator has changed the file.
+            Some(next) = reloads.recv() => guard.reload(&next),
+            () = &mut stop => {
+                notify::stopping();
+                warn!(event = "stopped", "the guard stops: if the agent fails too, nothing on this host fences its server");
+                return (Exit::Done, String::new());
+            }
+        }
+    }
+}
+
+/// The guard's state between two turns.
+struct Guard {
+    files: Files,
+    fence: Fence,
+    memory: Memory,
+    presence: Option<Presence>,
+    notifier: Notifier,
+    note: Arc<Note>,
+    /// A note that is being written (a hung disk keeps it).
+    noting: Option<JoinHandle<()>>,
+    boot_id: String,
+    observe: bool,
+    budget: Duration,
+    /// The row that decided last, for the log.
+    row: &'static str,
+    /// When the connections were seen to be open last.
+    kept: Moment,
+    /// The agent's pid as last seen, and when that was.
+    agent: Option<(Option<u32>, Moment)>,
+}
+
+impl Guard {
+    fn new(config: &Config, boot_id: String, presence: Option<Presence>) -> Self {
+        let proven = presence.as_ref().and_then(|presence| proven_earlier(presence.found(), &boot_id));
+        Self {
+            files: Files::new(config, &boot_id),
+            fence: watcher::fence(config, watcher::watch_process(config)),
+            memory: Memory { proven, ..Memory::default() },
+            presence,
+            notifier: Notifier::default(),
+            note: Arc::new(Note::of_fence(&config.state_dir)),
+            noting: None,
+            boot_id,
+            observe: config.failover.mode == Mode::Observe,
+            budget: config.fencing.budget,
+            row: "",
+            kept: Moment(0),
+            agent: None,
+        }
+    }
+
+    /// One turn; how long to sleep after it.
+    async fn turn(&mut self) -> Duration {
+        let (verdict, answer) = self.decide().await;
+        let pause = match verdict.action.clone() {
+            Action::Fence { within, lease } => {
+                self.fence_now(&verdict, within, lease, answer.as_ref()).await;
+                AGAIN
+            }
+            Action::Rest(start) => {
+                self.say(&verdict, answer.as_ref());
+                self.keep_open(start, answer.as_ref()).await;
+                start.map_or(LOOK, |start| start.until(clock::now()).clamp(Duration::from_millis(1), LOOK))
+            }
+            Action::Ask => LOOK,
+        };
+        self.look_for_agent();
+        self.notifier.turned(clock::now());
+        pause
+    }
+
+    /// What is to be done now. The file is read before the clock: a freeze in between makes a lease older, never younger.
+    async fn decide(&mut self) -> (Verdict, Option<Answer>) {
+        let lease = self.files.lease();
+        let mut sight =
+            Sight { lease, marker: Marker::Unknown, answer: None, observe: self.observe, budget: self.budget };
+        let verdict = step(&mut self.memory.clone(), &sight, clock::now());
+        if matches!(verdict.action, Action::Rest(_)) {
+            return (verdict, None);
+        }
+        // Not at rest: from here on it matters whose server this is.
+        sight.marker = self.files.marker().await;
+        let verdict = step(&mut self.memory, &sight, clock::now());
+        if verdict.action != Action::Ask {
+            return (verdict, None);
+        }
+        let answer = self.ask(ASK).await;
+        // While it was asked a lease may have been taken.
+        sight.lease = self.files.lease();
+        sight.answer = Some(answer.clone());
+        let proven = self.memory.proven.clone();
+        let verdict = step(&mut self.memory, &sight, clock::now());
+        if self.memory.proven != proven {
+            self.keep_proof();
+        }
+        (verdict, Some(answer))
+    }
+
+    async fn ask(&mut self, limit: Duration) -> Answer {
+        match self.fence.look(limit).await {
+            Ok((true, uuid)) => Answer::ReadOnly { uuid },
+            Ok((false, uuid)) => Answer::Writable { uuid },
+            // One that shuts down listens no more and still answers commits: it is down when it has exited.
+            Err(Fault::Refused { .. }) if !self.fence.process_lives() => Answer::Down,
+            Err(fault) => Answer::Silent(fault.to_string()),
+        }
+    }
+
+    /// Keeps the fence's connections open, and knows the server's name, before they are needed. Never beyond half of the time
+    /// that is left before a fence may begin: a server that hangs must not hold that up.
+    async fn keep_open(&mut self, start: Option<Moment>, answered: Option<&Answer>) {
+        let now = clock::now();
+        let limit = start.map_or(ASK, |start| ASK.min(start.until(now) / 4));
+        if now.since(self.kept) < KEEP_OPEN || limit < SHORTEST_USE {
+            return;
+        }
+        self.kept = now;
+        let answer = match answered {
+            Some(answer) => answer.clone(),
+            None => self.ask(limit).await,
+        };
+        let silent = matches!(answer, Answer::Down | Answer::Silent(_));
+        let (lease, answer) = (self.files.lease(), Some(answer));
+        let sight = Sight { lease, marker: Marker::Unknown, answer, observe: self.observe, budget: self.budget };
+        // For the memory alone; the next turn decides.
+        let _ = step(&mut self.memory, &sight, clock::now());
+        if !silent {
+            // What failed here is opened at the next try.
+            let _ = self.fence.keep_open(limit).await;
+        }
+    }
+
+    async fn fence_now(
+        &mut self,
+        verdict: &Verdict,
+        within: Duration,
+        lease: Option<LeaseId>,
+        answer: Option<&Answer>,
+    ) {
+        let reason = if lease.is_some() { Reason::LeaseLost } else { Reason::WritableWithoutLease };
+        self.write_note(reason).await;
+        let started = clock::now();
+        let (files, budget) = (&self.files, self.budget);
+        let report = self.fence.climb(within, || !files.holds_again(budget, clock::now())).await;
+        let ms = clock::now().since(started).as_secs_f64() * 1000.0;
+        let row = std::mem::replace(&mut self.row, verdict.row);
+        let rung = report.rung.map_or("none", |rung| rung.code());
+        match &report.fenced {
+            Fenced::Failed(why) => {
+                error!(event = "fence_failed", row = verdict.row, rung, ms, %why, trouble = report.trouble.join("; "),
+                    "{}, and the server could not be made read-only; trying again", verdict.says);
+                return;
+            }
+            Fenced::Withdrawn => {
+                info!(event = "fence_withdrawn", row = verdict.row, rung, ms, "the lease was renewed: fences no more");
+                return;
+            }
+            // The agent was faster, or there was nothing to do: not worth a warning.
+            fenced if report.rung.is_none() => {
+                info!(event = "fenced", row = verdict.row, rung, ms, ?fenced, "{}; it takes no writes", verdict.says);
+            }
+            fenced => {
+                warn!(
+                    event = "fenced",
+                    row = verdict.row,
+                    before = row,
+                    rung,
+                    ms,
+                    ?fenced,
+                    ?answer,
+                    trouble = report.trouble.join("; "),
+                    "{}: the guard has made the server read-only or ended it",
+                    verdict.says
+                );
+                // The agent may have opened it, and cleared the note, while this fence was under way.
+                self.write_note(reason).await;
+            }
+        }
+        self.notifier.status(&format!("fenced ({})", verdict.says));
+        self.memory.prove(lease);
+        self.keep_proof();
+    }
+
+    /// Tells the agent that this read-only is ours. A disk that hangs does not hold the fence up.
+    async fn write_note(&mut self, reason: Reason) {
+        if self.noting.as_ref().is_some_and(|noting| !noting.is_finished()) {
+            return;
+        }
+        let note = self.note.clone();
+        let mut noting = tokio::task::spawn_blocking(move || note.write(Some(reason.code())));
+        let _ = timeout(BRIEFLY, &mut noting).await;
+        self.noting = Some(noting);
+    }
+
+    fn keep_proof(&self) {
+        let (Some(presence), Some(proven)) = (&self.presence, &self.memory.proven) else { return };
+        // In `run_dir`, which is no disk. Lost, the next guard asks once more.
+        let _ = presence.write(&format!("{} {} {}", self.boot_id, proven.until.0, proven.instance));
+    }
+
+    fn say(&mut self, verdict: &Verdict, answer: Option<&Answer>) {
+        if std::mem::replace(&mut self.row, verdict.row) == verdict.row {
+            return;
+        }
+        self.notifier.status(verdict.says);
+        match verdict.row {
+            "G5" | "G8" | "G9" => warn!(event = "guard", row = verdict.row, ?answer, "{}", verdict.says),
+            _ => info!(event = "guard", row = verdict.row, ?answer, "{}", verdict.says),
+        }
+    }
+
+    /// Says when an agent comes or goes. Nothing is decided by it: the lease is what counts.
+    fn look_for_agent(&mut self) {
+        let now = clock::now();
+        let seen = match self.agent {
+            Some((_, at)) if now.since(at) < AGENT => return,
+            Some((seen, _)) => Some(seen),
+            None => None,
+        };
+        let holder = presence::holder(&self.files.lease_path);
+        self.agent = Some((holder, now));
+        match (seen, holder) {
+            (Some(before), now) if before == now => {}
+            (_, Some(pid)) => info!(event = "agent_present", pid, "an agent writes the lease file"),
+            (_, None) => warn!(
+                event = "agent_missing",
+                "no agent runs on this host; its server is fenced at the end of its lease, and stays read-only without one"
+            ),
+        }
+    }
+
+    fn reload(&mut self, next: &Config) {
+        self.fence.retarget(&own_target(next));
+        info!(
+            event = "reloaded",
+            "mysql.user, mysql.password and mysql.socket are used from the next connection on; all other keys at the \
+             next start of the guard"
+        );
+    }
+}
+
+/// What an earlier guard of this boot has proven.
+fn proven_earlier(found: &str, boot_id: &str) -> Option<LeaseId> {
+    let mut words = found.split(' ');
+    let ours = words.next()? == boot_id;
+    let until = words.next()?.parse().ok()?;
+    let instance = words.next()?.to_owned();
+    ours.then_some(LeaseId { until: Moment(until), instance })
+}
+
+/// Reads the file again at each SIGHUP, beside the loop.
+async fn reload_on_hangup(path: PathBuf, next: mpsc::Sender<Config>) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+    while hangup.recv().await.is_some() {
+        let path = path.clone();
+        match tokio::task::spawn_blocking(move || config::load(&path)).await {
+            Ok(Ok(config)) => drop(next.send(config).await),
+            Ok(Err(faults)) => error!(event = "reload_failed", "the configuration stays as it was: {faults}"),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn told_to_stop() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_counts_in_its_own_boot_alone() {
+        let proof = LeaseId { until: Moment(7), instance: "agent".into() };
+        assert_eq!(proven_earlier("boot 7 agent", "boot"), Some(proof));
+        for text in ["", "boot", "boot x agent", "boot 7", "other 7 agent"] {
+            assert_eq!(proven_earlier(text, "boot"), None, "{text}");
+        }
+    }
+}
