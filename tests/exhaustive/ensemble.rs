@@ -1,0 +1,151 @@
+//! What ZooKeeper does with a transaction, and what its sender makes of the answer.
+
+use crate::rules::{Rule, Scope};
+use crate::time;
+use crate::world::{Held, Kind, Lease, Lock, Mode, Request, Server, World, bit};
+
+/// The transaction under way gets there.
+pub fn land(scope: &Scope, world: &World, server: Server) -> Option<World> {
+    let request = world.host(server).request.as_ref().filter(|request| request.landed.is_none())?;
+    let mut next = world.clone();
+    let done = commit(scope, &mut next, server, request);
+    let host = next.host_mut(server);
+    if matches!(request.kind, Kind::Vote { .. }) {
+        // An agent looks at the locks themselves, whatever the answer.
+        host.request = None;
+    } else if let Some(request) = &mut host.request {
+        request.landed = Some(done);
+    }
+    Some(next)
+}
+
+/// Interleaving 20: one that was given up gets there all the same.
+pub fn land_late(scope: &Scope, world: &World, server: Server) -> Option<World> {
+    let request = world.host(server).late.as_ref()?;
+    let mut next = world.clone();
+    commit(scope, &mut next, server, request);
+    next.host_mut(server).late = None;
+    Some(next)
+}
+
+/// All or nothing.
+fn commit(scope: &Scope, world: &mut World, server: Server, request: &Request) -> bool {
+    match &request.kind {
+        Kind::Renew { opened } => renew(scope, world, server, request, *opened),
+        Kind::Vote { received, frozen_for } => vote(scope, world, server, request, *received, *frozen_for),
+        Kind::Claim { epoch, opened, .. } => claim(scope, world, server, request, *epoch, *opened),
+        Kind::TakeBack { .. } => take_back(scope, world, server, request),
+        Kind::Remove { member, floor } => remove(scope, world, request, *member, *floor),
+    }
+}
+
+/// `LeaseKeeper::renew`: `master` is there, `lease` as our last write left it.
+fn renew(scope: &Scope, world: &mut World, server: Server, request: &Request, opened: bool) -> bool {
+    let own = match scope.keeps(Rule::RenewOwnVersion) {
+        true => world.tree.master == Some(server) && request.lease,
+        // `master` has version 0 again and again (interleaving 1).
+        false => world.tree.master.is_some(),
+    };
+    if !own {
+        return false;
+    }
+    let epoch = world.tree.lease.epoch;
+    let opened = opened || (world.tree.lease.name == server && world.tree.lease.opened);
+    write_lease(world, Lease { name: server, epoch, opened, released: false, age: 0 });
+    true
+}
+
+fn write_lease(world: &mut World, lease: Lease) {
+    world.tree.lease = lease;
+    world.lease_changed();
+}
+
+/// Row R8. The lock says under which version of `topology` it was made.
+fn vote(scope: &Scope, world: &mut World, server: Server, request: &Request, received: u8, frozen_for: u8) -> bool {
+    if scope.keeps(Rule::VoteChecksLease) && !(request.topology && request.lease) {
+        return false;
+    }
+    let current = request.topology || !scope.keeps(Rule::VoteVersion);
+    world.tree.locks[server as usize] = Some(Lock { received, current, frozen_for });
+    world.lock_changed(server);
+    true
+}
+
+/// Row R14: every counted lock as it was, `topology` and `lease` at the versions seen.
+fn claim(scope: &Scope, world: &mut World, server: Server, request: &Request, epoch: u8, opened: bool) -> bool {
+    let fresh = request.topology && request.locks && request.lease;
+    if !fresh && scope.keeps(Rule::OneClaim) {
+        return false;
+    }
+    let floor = world.host(server).executed;
+    let tree = &mut world.tree;
+    // `changes::claimed`: the last writer stays until somebody else has opened.
+    tree.last_writer = if scope.keeps(Rule::OpenedIsLastWriter) { tree.last_writer() } else { tree.last_writer };
+    tree.epoch = epoch;
+    tree.primary = None;
+    tree.floor = floor;
+    tree.master = Some(server);
+    world.topology_changed();
+    write_lease(world, Lease { name: server, epoch, opened, released: false, age: 0 });
+    true
+}
+
+/// The failsafe's transaction: same epoch, `topology` and `lease` as they were, `master` created anew.
+fn take_back(scope: &Scope, world: &mut World, server: Server, request: &Request) -> bool {
+    let fresh = request.topology && request.lease;
+    if (!fresh || world.tree.master.is_some()) && scope.keeps(Rule::TakeBackVersion) {
+        return false;
+    }
+    world.tree.master = Some(server);
+    world.tree.primary = Some(server);
+    world.topology_changed();
+    let epoch = world.tree.epoch;
+    write_lease(world, Lease { name: server, epoch, opened: true, released: false, age: 0 });
+    true
+}
+
+/// A member leaves S: `topology` as it was, and `agents/<member>` too (interleaving 18).
+fn remove(scope: &Scope, world: &mut World, request: &Request, member: Server, floor: u8) -> bool {
+    let checked = request.agents || !scope.keeps(Rule::IntentBeforeEnabling);
+    if !request.topology || !checked {
+        return false;
+    }
+    world.tree.sync &= !bit(member);
+    world.tree.floor |= floor;
+    world.topology_changed();
+    true
+}
+
+/// The answer, or what reading back says: the same to an agent, only later.
+pub fn answer(scope: &Scope, world: &World, server: Server) -> Option<World> {
+    let done = world.host(server).request.as_ref()?.landed?;
+    let mut next = world.clone();
+    let host = next.host_mut(server);
+    let request = host.request.take()?;
+    let from = if scope.keeps(Rule::LeaseFromSending) { request.age } else { 0 };
+    let left = time::lease_length(scope).saturating_sub(from);
+    match (request.kind, done) {
+        (Kind::Renew { opened }, true) => {
+            if let Some(held) = &mut host.held {
+                held.left = left.max(held.left);
+                held.opened |= opened;
+            }
+        }
+        // What was taken from us is known to be: `Renewal::Lost`. With the failsafe, `topology` is looked at first.
+        (Kind::Renew { .. }, false) if !scope.failsafe => lose(host),
+        (Kind::Claim { epoch, opened, .. }, true) => host.held = Some(Held { epoch, opened, left }),
+        (Kind::TakeBack { epoch }, true) => host.held = Some(Held { epoch, opened: true, left }),
+        _ => {}
+    }
+    Some(next)
+}
+
+/// The lease is certainly ours no more.
+pub fn lose(host: &mut crate::world::Host) {
+    host.held = None;
+    host.opening = false;
+    host.wait = 0;
+    if host.mode != Mode::ReadOnly {
+        host.make_read_only();
+    }
+}

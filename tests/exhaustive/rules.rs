@@ -1,0 +1,138 @@
+//! What is searched (bounds, faults), and the rules that can be taken out one at a time.
+
+/// A safety rule. [`Scope::without`] takes one out, to show that the search notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Section 1: the server is read-only when the lease ends, whatever became of the agent (guard, fencing task).
+    SelfFence,
+    /// Section 1: the lease counts from the moment its renewal was sent, not from the answer.
+    LeaseFromSending,
+    /// Section 1: T − drift for the holder, T for those who wait.
+    Drift,
+    /// Section 1: a winner waits until the lease that it replaced cannot be in use.
+    WaitOldLease,
+    /// Race 3: the received sets of |S| − k + 1 members of S.
+    Quorum,
+    /// Race 4: what was received counts, in the vote and for the winner.
+    Received,
+    /// Race 5: a claim checks the version of `topology`.
+    OneClaim,
+    /// Interleaving 1: a renewal names the version that its own last write produced.
+    RenewOwnVersion,
+    /// Interleaving 2: only a holder that has opened releases.
+    ReleaseOpenedOnly,
+    /// Row P3: and only when the fence has returned, not merely begun.
+    ReleaseProven,
+    /// Interleaving 3: a vote counts under its own version of `topology` only.
+    VoteVersion,
+    /// Interleaving 3: a member unfreezes only when its lock is known to be gone.
+    UnfreezeWithoutLock,
+    /// Interleaving 3, found by this search: a vote lands only where the lease has not been renewed since.
+    VoteChecksLease,
+    /// Interleaving 4: a vote needs a stopped IO thread.
+    FreezeIo,
+    /// Interleaving 4: a restarted mysqld does not resume replication by itself (`skip_replica_start`).
+    FreezeSurvivesRestart,
+    /// Interleaving 7: a killed replica keeps what it has received (`relay_log_recovery=OFF`).
+    RelaySurvives,
+    /// Interleaving 13: without the last writer the quorum is needed; `lease.opened` says who that is.
+    OpenedIsLastWriter,
+    /// Interleaving 14: the statement that opens carries the lease's end.
+    OpenCarriesEnd,
+    /// Interleaving 19: undoing a switch takes `master` first and only then writes.
+    UndoTakesMaster,
+    /// Changes of S: recorded before a member acknowledges.
+    RecordBeforeEnabling,
+    /// Changes of S: a member leaves the record only when it certainly acknowledges no more.
+    CertainBeforeRemoving,
+    /// Interleaving 5: a removal carries a floor, read after a marker that the others acknowledged.
+    FloorOnRemoval,
+    /// Interleaving 18: a member announces that it will acknowledge and then reads `topology` again.
+    IntentBeforeEnabling,
+    /// Changes of S: what a new primary records keeps every member that may acknowledge to it already.
+    NewSetKeepsMembers,
+    /// Failsafe: the winner waits P after its quorum was frozen.
+    WaitProof,
+    /// Failsafe: a heartbeat counts from its sending.
+    ProofFromSending,
+    /// Failsafe: `master` is taken back by a transaction on the version of `topology`.
+    TakeBackVersion,
+}
+
+/// What is searched.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// T in ticks, for the waiters.
+    pub lease: u8,
+    /// P in ticks.
+    pub proof: u8,
+    /// k: `sync_replicas`.
+    pub k: u8,
+    /// How many writes clients send.
+    pub writes: u8,
+    /// No claim goes beyond this epoch.
+    pub epochs: u8,
+    /// How many faults a run may have, of the kinds below.
+    pub faults: u8,
+    pub kinds: Faults,
+    /// What was received is applied in a step of its own.
+    pub relay: bool,
+    /// Orderly releases of the role (`promote`).
+    pub switches: bool,
+    /// Members leave and join S while the primary works.
+    pub sync_changes: bool,
+    /// `failover.failsafe`.
+    pub failsafe: bool,
+    /// Members freeze already at T − P.
+    pub early_freeze: bool,
+    /// Whether promise 6 is examined too, from every state.
+    pub heals: bool,
+    /// The rule that is missing.
+    pub without: Option<Rule>,
+}
+
+/// Which faults happen.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    /// mysqld is killed.
+    pub crash: bool,
+    /// A host stands still and goes on later.
+    pub pause: bool,
+    /// ZooKeeper expires a session, also of an agent that is well.
+    pub expiry: bool,
+    /// An answer is lost, and the transaction may land later.
+    pub lost_answer: bool,
+}
+
+impl Scope {
+    /// The smallest world: a crash of mysqld, an expiry, nothing else.
+    pub fn small() -> Self {
+        Scope {
+            lease: 2,
+            proof: 2,
+            k: 1,
+            writes: 1,
+            epochs: 2,
+            faults: 1,
+            kinds: Faults { crash: true, expiry: true, ..Faults::default() },
+            relay: false,
+            switches: false,
+            sync_changes: false,
+            failsafe: false,
+            early_freeze: false,
+            heals: false,
+            without: None,
+        }
+    }
+
+    /// Whether a rule is kept.
+    pub fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+
+    /// The same without a rule.
+    pub fn without(mut self, rule: Rule) -> Self {
+        self.without = Some(rule);
+        self
+    }
+}

@@ -1,0 +1,313 @@
+//! The state of the model: ZooKeeper's tree, three hosts, and what the promises are judged by.
+//!
+//! Kept small on purpose. Nothing holds a version number or an absolute time, so that the state space is finite however
+//! long a run is: a transaction carries a flag for each version it checks, cleared when that node changes under
+//! it, and every clock is a countdown that stops at zero. What need not be there because it loses no behaviour:
+//!
+//! - **Lost connections** (to ZooKeeper, between servers): any step may come late or never, so a partition is the absence
+//!   of steps. The only thing that is forced is what the clock forces (see `time.rs`).
+//! - **Watches**: that a waiter sees a new lease late only makes it wait longer, which the absence of its next step shows
+//!   too; so the wait counts from the landing.
+//! - **The queue of the race**: any member with enough votes may claim, not only the lowest lock. That is more than the
+//!   agents do (`election::leader`), and the claim's own checks have to hold it together.
+
+/// A server, with its agent: 0, 1 or 2 (printed as db1, db2, db3).
+pub type Server = u8;
+/// How many there are.
+pub const SERVERS: usize = 3;
+/// A set of servers, one bit each.
+pub type Servers = u8;
+/// A set of client transactions, one bit each: a GTID set.
+pub type Writes = u8;
+
+/// The bit of a server, or of a write.
+pub const fn bit(index: u8) -> u8 {
+    1 << index
+}
+
+/// Everything but one server.
+pub const fn others(server: Server) -> Servers {
+    !bit(server) & 0b111
+}
+
+/// All servers.
+pub fn servers() -> impl Iterator<Item = Server> {
+    0..SERVERS as u8
+}
+
+/// One state of the world.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    pub tree: Tree,
+    pub hosts: [Host; SERVERS],
+    /// How many writes clients have sent.
+    pub sent: u8,
+    /// Which server numbered each write (the UUID in its GTID).
+    pub numbered: [Server; 3],
+    /// Acknowledged to a client. For the promises alone: no agent looks at it.
+    pub acknowledged: Writes,
+    /// Who opened last. For the promises alone.
+    pub last_opened: Server,
+    /// How many more faults this run may have.
+    pub faults: u8,
+}
+
+/// ZooKeeper: linearizable; only what decides is kept of each record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tree {
+    /// `topology.epoch`.
+    pub epoch: u8,
+    /// `topology.primary`.
+    pub primary: Option<Server>,
+    /// `topology.last_writer` (see `Tree::last_writer`).
+    pub last_writer: Server,
+    /// S: `topology.durability.sync`.
+    pub sync: Servers,
+    /// `topology.durability.floor`.
+    pub floor: Writes,
+    /// `master`: whose session holds it.
+    pub master: Option<Server>,
+    pub lease: Lease,
+    /// `election/lock-…`: the newest of each member.
+    pub locks: [Option<Lock>; SERVERS],
+    /// `agents/<name>` says that this member means to acknowledge (interleaving 18).
+    pub intent: Servers,
+}
+
+/// `lease`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lease {
+    pub name: Server,
+    pub epoch: u8,
+    pub opened: bool,
+    pub released: bool,
+    /// Ticks since this version was written; stops at T.
+    pub age: u8,
+}
+
+/// One vote.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lock {
+    pub received: Writes,
+    /// Its `topology_version` is the present one.
+    pub current: bool,
+    /// For how long its member is known to have been frozen; stops at P.
+    pub frozen_for: u8,
+}
+
+/// A host: mysqld, agent and guard.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Host {
+    /// The whole host stands still (and its clock does not).
+    pub frozen: bool,
+    /// Thawed after its lease had passed: has a moment to fence before that counts as a broken promise.
+    pub thawing: bool,
+    /// mysqld runs.
+    pub up: bool,
+    pub mode: Mode,
+    /// `gtid_executed`.
+    pub executed: Writes,
+    /// Received into the relay log and not applied.
+    pub relay: Writes,
+    /// Commits that wait for acknowledgements.
+    pub waiting: Writes,
+    /// Acknowledgements on their way to this server, by sender.
+    pub acks: [Writes; SERVERS],
+    /// The channel's source.
+    pub source: Option<Server>,
+    /// The IO thread runs.
+    pub io: bool,
+    /// Acknowledges what it receives (semi-sync's replica side, on a connection made while it was on).
+    pub semi: bool,
+    /// Has read a `topology` in which it is in S, and will switch `semi` on (interleaving 18).
+    pub enabling: bool,
+    /// Ticks since its agent stopped its IO thread for a race; none while it was not.
+    pub frozen_for: Option<u8>,
+    /// The agent's lease as it knows it.
+    pub held: Option<Held>,
+    /// Ticks until the lease that its claim replaced cannot be in use any more.
+    pub wait: u8,
+    /// The checks before opening passed, the statement is not sent yet (interleaving 14).
+    pub opening: bool,
+    /// The transaction under way.
+    pub request: Option<Request>,
+    /// One that the agent has given up, and that may land all the same (interleaving 20).
+    pub late: Option<Request>,
+    /// The failsafe: ticks for which the last acknowledged heartbeat counts.
+    pub proof: u8,
+    /// A heartbeat's commit that waits: its age and who has acknowledged it.
+    pub heartbeat: Option<(u8, Servers)>,
+}
+
+/// Whether a server takes writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mode {
+    ReadOnly,
+    Writable,
+    /// Read-only was asked for and waits for commits: takes nothing new, and those may still return.
+    Closing,
+}
+
+/// A lease as its holder knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Held {
+    pub epoch: u8,
+    /// The record is known to say `opened`.
+    pub opened: bool,
+    /// Ticks until its end, on the slowest clock that is allowed.
+    pub left: u8,
+}
+
+/// A transaction on its way to ZooKeeper and back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Request {
+    pub kind: Kind,
+    /// `topology`, `lease`, the counted locks and `agents/…` still have the versions it was made from.
+    pub topology: bool,
+    pub lease: bool,
+    pub locks: bool,
+    pub agents: bool,
+    /// Ticks since it was sent; stops at T.
+    pub age: u8,
+    /// What ZooKeeper has answered; none while it has not got there.
+    pub landed: Option<bool>,
+}
+
+/// What a transaction is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `LeaseKeeper::renew`.
+    Renew { opened: bool },
+    /// Row R8.
+    Vote { received: Writes, frozen_for: u8 },
+    /// Rows R4, R5, R14.
+    Claim { counted: Servers, epoch: u8, opened: bool },
+    /// The failsafe: the primary of the current epoch takes `master` back.
+    TakeBack { epoch: u8 },
+    /// A member leaves S.
+    Remove { member: Server, floor: Writes },
+}
+
+impl World {
+    /// Three healthy servers; db1 is the primary of epoch 1, db2 and db3 are all of S and acknowledge.
+    pub fn new(lease: u8, faults: u8) -> Self {
+        let replica = Host {
+            frozen: false,
+            thawing: false,
+            up: true,
+            mode: Mode::ReadOnly,
+            executed: 0,
+            relay: 0,
+            waiting: 0,
+            acks: [0; SERVERS],
+            source: Some(0),
+            io: true,
+            semi: true,
+            enabling: false,
+            frozen_for: None,
+            held: None,
+            wait: 0,
+            opening: false,
+            request: None,
+            late: None,
+            proof: 0,
+            heartbeat: None,
+        };
+        let primary = Host {
+            mode: Mode::Writable,
+            source: None,
+            io: false,
+            semi: false,
+            held: Some(Held { epoch: 1, opened: true, left: lease }),
+            ..replica.clone()
+        };
+        World {
+            tree: Tree {
+                epoch: 1,
+                primary: Some(0),
+                last_writer: 0,
+                sync: others(0),
+                floor: 0,
+                master: Some(0),
+                lease: Lease { name: 0, epoch: 1, opened: true, released: false, age: 0 },
+                locks: [None, None, None],
+                intent: others(0),
+            },
+            hosts: [primary, replica.clone(), replica],
+            sent: 0,
+            numbered: [0; 3],
+            acknowledged: 0,
+            last_opened: 0,
+            faults,
+        }
+    }
+
+    pub fn host(&self, server: Server) -> &Host {
+        &self.hosts[server as usize]
+    }
+
+    pub fn host_mut(&mut self, server: Server) -> &mut Host {
+        &mut self.hosts[server as usize]
+    }
+
+    /// All requests that may still land, with their senders.
+    pub fn requests_mut(&mut self) -> impl Iterator<Item = &mut Request> {
+        self.hosts.iter_mut().flat_map(|host| host.request.iter_mut().chain(host.late.iter_mut()))
+    }
+
+    /// `topology` was written: every vote and transaction made from the version before is out of date.
+    pub fn topology_changed(&mut self) {
+        for lock in self.tree.locks.iter_mut().flatten() {
+            lock.current = false;
+        }
+        self.requests_mut().for_each(|request| request.topology = false);
+    }
+
+    /// `lease` was written.
+    pub fn lease_changed(&mut self) {
+        self.requests_mut().for_each(|request| request.lease = false);
+    }
+
+    /// A member's lock was created or deleted.
+    pub fn lock_changed(&mut self, of: Server) {
+        self.requests_mut()
+            .filter(|request| matches!(request.kind, Kind::Claim { counted, .. } if counted & bit(of) != 0))
+            .for_each(|request| request.locks = false);
+    }
+
+    /// `agents/<name>` of a member was written.
+    pub fn agent_changed(&mut self, of: Server) {
+        self.requests_mut()
+            .filter(|request| matches!(request.kind, Kind::Remove { member, .. } if member == of))
+            .for_each(|request| request.agents = false);
+    }
+}
+
+impl Tree {
+    /// `Case::last_writer`: a holder that recorded `opened` may have taken writes before `topology` knows it.
+    pub fn last_writer(&self) -> Server {
+        if self.lease.opened && self.lease.epoch == self.epoch { self.lease.name } else { self.last_writer }
+    }
+}
+
+impl Host {
+    /// All that it cannot lose any more (`ServerFacts::received`).
+    pub fn received(&self) -> Writes {
+        self.executed | self.relay
+    }
+
+    /// Clients' commits can return OK here.
+    pub fn takes_writes(&self) -> bool {
+        self.up && self.mode != Mode::ReadOnly
+    }
+
+    /// Read-only, and nothing that waited can return any more.
+    pub fn make_read_only(&mut self) {
+        self.mode = Mode::ReadOnly;
+        self.waiting = 0;
+        self.acks = [0; SERVERS];
+        self.heartbeat = None;
+        self.proof = 0;
+        self.thawing = false;
+    }
+}
