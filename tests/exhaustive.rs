@@ -20,6 +20,8 @@ mod rules;
 mod search;
 #[path = "exhaustive/step.rs"]
 mod step;
+#[path = "exhaustive/symmetry.rs"]
+mod symmetry;
 #[path = "exhaustive/sync_set.rs"]
 mod sync_set;
 #[path = "exhaustive/time.rs"]

@@ -1,22 +1,37 @@
 //! What ZooKeeper does with a transaction, and what its sender makes of the answer.
 
-use crate::rules::{Rule, Scope};
+use crate::rules::{Delay, Rule, Scope};
 use crate::time;
 use crate::world::{Held, Kind, Lease, Lock, Mode, Request, Server, World, bit};
 
+/// An agent sends a transaction made from what ZooKeeper holds now.
+pub fn send(scope: &Scope, next: &mut World, server: Server, kind: Kind) {
+    let fresh =
+        Request { kind, topology: true, lease: true, locks: true, agents: true, age: 0, landed: None };
+    next.host_mut(server).request = Some(fresh);
+    if scope.delay != Delay::Both {
+        land_now(scope, next, server);
+    }
+    if scope.delay == Delay::None {
+        answer_now(scope, next, server);
+    }
+}
+
 /// The transaction under way gets there.
 pub fn land(scope: &Scope, world: &World, server: Server) -> Option<World> {
-    let request = world.host(server).request.as_ref().filter(|request| request.landed.is_none())?;
+    world.host(server).request.as_ref().filter(|request| request.landed.is_none())?;
     let mut next = world.clone();
-    let done = commit(scope, &mut next, server, request);
-    let host = next.host_mut(server);
-    if matches!(request.kind, Kind::Vote { .. }) {
-        // An agent looks at the locks themselves, whatever the answer.
-        host.request = None;
-    } else if let Some(request) = &mut host.request {
-        request.landed = Some(done);
-    }
+    land_now(scope, &mut next, server);
     Some(next)
+}
+
+fn land_now(scope: &Scope, next: &mut World, server: Server) {
+    let Some(request) = next.host_mut(server).request.take() else { return };
+    let done = commit(scope, next, server, &request);
+    // An agent looks at the locks themselves, whatever the answer.
+    if !matches!(request.kind, Kind::Vote { .. }) {
+        next.host_mut(server).request = Some(Request { landed: Some(done), ..request });
+    }
 }
 
 /// Interleaving 20: one that was given up gets there all the same.
@@ -118,13 +133,18 @@ fn remove(scope: &Scope, world: &mut World, request: &Request, member: Server, f
 
 /// The answer, or what reading back says: the same to an agent, only later.
 pub fn answer(scope: &Scope, world: &World, server: Server) -> Option<World> {
-    let done = world.host(server).request.as_ref()?.landed?;
+    world.host(server).request.as_ref()?.landed?;
     let mut next = world.clone();
+    answer_now(scope, &mut next, server);
+    Some(next)
+}
+
+fn answer_now(scope: &Scope, next: &mut World, server: Server) {
     let host = next.host_mut(server);
-    let request = host.request.take()?;
+    let Some(request) = host.request.take_if(|request| request.landed.is_some()) else { return };
     let from = if scope.keeps(Rule::LeaseFromSending) { request.age } else { 0 };
     let left = time::lease_length(scope).saturating_sub(from);
-    match (request.kind, done) {
+    match (request.kind, request.landed == Some(true)) {
         (Kind::Renew { opened }, true) => {
             if let Some(held) = &mut host.held {
                 held.left = left.max(held.left);
@@ -137,7 +157,6 @@ pub fn answer(scope: &Scope, world: &World, server: Server) -> Option<World> {
         (Kind::TakeBack { epoch }, true) => host.held = Some(Held { epoch, opened: true, left }),
         _ => {}
     }
-    Some(next)
 }
 
 /// The lease is certainly ours no more.

@@ -1,10 +1,11 @@
 //! The failsafe: a heartbeat's acknowledgements as a lease (see `failsafe.rs` for the verdict).
 
+use crate::ensemble::send;
 use crate::race::{stop_io, vacancy};
 use crate::role::in_sync;
 use crate::rules::{Rule, Scope};
 use crate::time;
-use crate::world::{Kind, Mode, Request, Server, Servers, World, bit, servers};
+use crate::world::{Kind, Mode, Server, Servers, World, bit, servers};
 
 /// A heartbeat is committed.
 pub fn heartbeat_sent(scope: &Scope, world: &World, server: Server) -> Option<World> {
@@ -78,6 +79,6 @@ pub fn take_back(scope: &Scope, world: &World, server: Server) -> Option<World> 
         return None;
     }
     let mut next = world.clone();
-    next.host_mut(server).request = Some(Request::new(Kind::TakeBack { epoch: tree.epoch }));
+    send(scope, &mut next, server, Kind::TakeBack { epoch: tree.epoch });
     Some(next)
 }

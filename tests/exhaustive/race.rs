@@ -1,10 +1,11 @@
 //! Nobody takes writes: from freezing to the claim (`core/rows/race.rs`, `core/election.rs`), and following the winner
 //! (`core/rows/replica.rs`).
 
+use crate::ensemble::send;
 use crate::proof;
 use crate::role::in_sync;
 use crate::rules::{Rule, Scope};
-use crate::world::{Kind, Mode, Request, Server, Servers, World, Writes, bit, servers};
+use crate::world::{Kind, Mode, Server, Servers, World, Writes, bit, servers};
 
 /// `race::vacancy`: no `master`, or one whose lease has run out unrenewed.
 pub fn vacancy(scope: &Scope, world: &World, server: Server) -> bool {
@@ -66,7 +67,7 @@ pub fn vote(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let received = if scope.keeps(Rule::Received) { host.received() } else { host.executed };
     let vote = Kind::Vote { received, frozen_for: host.frozen_for.unwrap_or(0) };
     let mut next = world.clone();
-    next.host_mut(server).request = Some(Request::new(vote));
+    send(scope, &mut next, server, vote);
     Some(next)
 }
 
@@ -130,9 +131,8 @@ pub fn claim(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let old_lease = if scope.keeps(Rule::WaitOldLease) { old_lease } else { 0 };
     let wait = old_lease.max(proof::wait(scope, world, counted)).max(host.wait);
     let mut next = world.clone();
-    let host = next.host_mut(server);
-    host.wait = wait;
-    host.request = Some(Request::new(Kind::Claim { counted, epoch: tree.epoch + 1, opened: wait == 0 }));
+    next.host_mut(server).wait = wait;
+    send(scope, &mut next, server, Kind::Claim { counted, epoch: tree.epoch + 1, opened: wait == 0 });
     Some(next)
 }
 

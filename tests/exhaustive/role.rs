@@ -1,16 +1,9 @@
 //! The holder of `master`: keeps its lease, opens, is named, gives the role away (`core/rows/primary.rs`, `switchover.rs`).
 
-use crate::ensemble::lose;
+use crate::ensemble::{lose, send};
 use crate::rules::{Rule, Scope};
 use crate::time;
-use crate::world::{Kind, Mode, Request, Server, World, bit, others};
-
-impl Request {
-    /// Made from what ZooKeeper holds now.
-    pub fn new(kind: Kind) -> Self {
-        Request { kind, topology: true, lease: true, locks: true, agents: true, age: 0, landed: None }
-    }
-}
+use crate::world::{Kind, Mode, Server, World, bit, others};
 
 /// Our `master`, our lease, the present epoch (`primary::holder`).
 pub fn holds(world: &World, server: Server) -> bool {
@@ -29,7 +22,7 @@ pub fn renew(scope: &Scope, world: &World, server: Server) -> Option<World> {
         return None;
     }
     let mut next = world.clone();
-    next.host_mut(server).request = Some(Request::new(Kind::Renew { opened }));
+    send(scope, &mut next, server, Kind::Renew { opened });
     Some(next)
 }
 

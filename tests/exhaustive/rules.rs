@@ -75,6 +75,10 @@ pub struct Scope {
     /// How many faults a run may have, of the kinds below.
     pub faults: u8,
     pub kinds: Faults,
+    /// How slow ZooKeeper is.
+    pub delay: Delay,
+    /// Worlds that differ in the servers' names alone are one.
+    pub symmetry: bool,
     /// What was received is applied in a step of its own.
     pub relay: bool,
     /// Orderly releases of the role (`promote`).
@@ -89,6 +93,18 @@ pub struct Scope {
     pub heals: bool,
     /// The rule that is missing.
     pub without: Option<Rule>,
+}
+
+/// How long a transaction is on its way. A shorter way loses no behaviour as long as its versions are checked: one that lands
+/// on what it was made from might as well have been sent later, and an answer that comes late only shortens a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delay {
+    /// Sent, landed and answered at once.
+    None,
+    /// Landed at once, answered any time later.
+    Answer,
+    /// Landed any time later, answered any time after that.
+    Both,
 }
 
 /// Which faults happen.
@@ -115,6 +131,8 @@ impl Scope {
             epochs: 2,
             faults: 1,
             kinds: Faults { crash: true, expiry: true, ..Faults::default() },
+            delay: Delay::None,
+            symmetry: true,
             relay: false,
             switches: false,
             sync_changes: false,
@@ -133,6 +151,8 @@ impl Scope {
     /// The same without a rule.
     pub fn without(mut self, rule: Rule) -> Self {
         self.without = Some(rule);
+        // A way is easier to read where every server keeps its name.
+        self.symmetry = false;
         self
     }
 }

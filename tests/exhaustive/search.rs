@@ -8,6 +8,10 @@ use crate::rules::{Rule, Scope};
 use crate::step::Step;
 use crate::world::{Host, Mode, Server, World, bit};
 
+fn limit() -> usize {
+    std::env::var("LIMIT").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000_000)
+}
+
 /// How a search ended.
 pub struct Found {
     /// States, different ones.
@@ -25,7 +29,7 @@ pub fn search(scope: &Scope) -> Found {
         Some(_) => HasDiscoveries::AnyFailures,
         None => HasDiscoveries::AllFailures,
     };
-    let checker = scope.clone().checker().finish_when(stop).spawn_bfs().join();
+    let checker = scope.clone().checker().finish_when(stop).target_state_count(limit()).spawn_bfs().join();
     let mut broken = Vec::new();
     let mut unreached = Vec::new();
     for property in scope.properties() {

@@ -10,7 +10,7 @@ use stateright::{Model, Property};
 use crate::promises;
 use crate::rules::Scope;
 use crate::world::{Server, World, servers};
-use crate::{ensemble, faults, mysql, proof, race, role, sync_set, time};
+use crate::{ensemble, faults, mysql, proof, race, role, symmetry, sync_set, time};
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,7 +201,8 @@ impl Model for Scope {
     }
 
     fn next_state(&self, world: &World, step: Step) -> Option<World> {
-        self.after(world, step)
+        let next = self.after(world, step)?;
+        Some(if self.symmetry { symmetry::representative(&next) } else { next })
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

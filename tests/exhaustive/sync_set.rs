@@ -1,10 +1,11 @@
 //! Members leave and join S while the primary works (design section 2, "S always contains every server that can acknowledge",
 //! interleavings 5 and 18).
 
+use crate::ensemble::send;
 use crate::race::vacancy;
 use crate::role::{holds, in_sync};
 use crate::rules::{Rule, Scope};
-use crate::world::{Kind, Mode, Request, Server, World, bit, servers};
+use crate::world::{Kind, Mode, Server, World, bit, servers};
 
 /// The primary that may change S; none while it is not named or stands still.
 fn recorder(scope: &Scope, world: &World) -> Option<Server> {
@@ -47,7 +48,7 @@ pub fn remove(scope: &Scope, world: &World, member: Server) -> Option<World> {
     }
     let floor = if floor { host.executed } else { 0 };
     let mut next = world.clone();
-    next.host_mut(primary).request = Some(Request::new(Kind::Remove { member, floor }));
+    send(scope, &mut next, primary, Kind::Remove { member, floor });
     Some(next)
 }
 
