@@ -29,10 +29,129 @@ mod time;
 #[path = "exhaustive/world.rs"]
 mod world;
 
-use rules::Scope;
-use search::holds;
+use promises::{NOTHING_LOST, ONE_WRITER};
+use rules::{Delay, Faults, Rule, Scope};
+use search::{holds, needs};
+
+const NONE: Faults = Faults { crash: false, pause: false, expiry: false, lost_answer: false };
 
 #[test]
 fn small() {
-    holds(&Scope::small());
+    holds(&Scope { heals: true, ..Scope::small() });
+}
+
+#[test]
+fn two_writes() {
+    holds(&Scope { writes: 2, ..Scope::small() });
+}
+
+#[test]
+fn two_faults() {
+    holds(&Scope { faults: 2, ..Scope::small() });
+}
+
+#[test]
+fn three_epochs() {
+    holds(&Scope { epochs: 3, ..Scope::small() });
+}
+
+#[test]
+fn slow_answers() {
+    holds(&Scope { delay: Delay::Answer, ..Scope::small() });
+}
+
+#[test]
+fn slow_requests() {
+    holds(&Scope { delay: Delay::Both, ..Scope::small() });
+}
+
+#[test]
+fn pauses() {
+    holds(&Scope { kinds: Faults { pause: true, ..NONE }, ..Scope::small() });
+}
+
+fn switches() -> Scope {
+    Scope { switches: true, kinds: NONE, ..Scope::small() }
+}
+
+#[test]
+fn switch() {
+    holds(&Scope { heals: true, ..switches() });
+}
+
+#[test]
+fn r_self_fence() {
+    needs(Rule::SelfFence, ONE_WRITER, Scope::small());
+}
+#[test]
+fn r_sending() {
+    needs(Rule::LeaseFromSending, ONE_WRITER, Scope { delay: Delay::Answer, ..Scope::small() });
+}
+#[test]
+fn r_drift() {
+    needs(Rule::Drift, ONE_WRITER, Scope::small());
+}
+#[test]
+fn r_wait() {
+    needs(Rule::WaitOldLease, ONE_WRITER, Scope::small());
+}
+#[test]
+fn r_quorum() {
+    needs(Rule::Quorum, NOTHING_LOST, Scope::small());
+}
+#[test]
+fn r_received() {
+    needs(Rule::Received, NOTHING_LOST, Scope { relay: true, ..Scope::small() });
+}
+#[test]
+fn r_one_claim() {
+    needs(Rule::OneClaim, ONE_WRITER, Scope { delay: Delay::Both, ..Scope::small() });
+}
+#[test]
+fn r_renew() {
+    needs(Rule::RenewOwnVersion, ONE_WRITER, Scope::small());
+}
+#[test]
+fn r_release_opened() {
+    needs(Rule::ReleaseOpenedOnly, ONE_WRITER, Scope { epochs: 3, faults: 2, ..Scope::small() });
+}
+#[test]
+fn r_release_proven() {
+    needs(Rule::ReleaseProven, ONE_WRITER, switches());
+}
+#[test]
+fn r_freeze() {
+    needs(Rule::FreezeIo, NOTHING_LOST, Scope::small());
+}
+#[test]
+fn r_freeze_restart() {
+    needs(Rule::FreezeSurvivesRestart, NOTHING_LOST, Scope { faults: 2, ..Scope::small() });
+}
+#[test]
+fn r_relay() {
+    needs(Rule::RelaySurvives, NOTHING_LOST, Scope { faults: 2, relay: true, ..Scope::small() });
+}
+#[test]
+fn r_opened_last() {
+    needs(Rule::OpenedIsLastWriter, NOTHING_LOST, Scope { epochs: 3, faults: 2, ..Scope::small() });
+}
+#[test]
+fn r_open_end() {
+    needs(Rule::OpenCarriesEnd, ONE_WRITER, Scope { epochs: 3, faults: 2, ..Scope::small() });
+}
+#[test]
+fn r_undo() {
+    needs(Rule::UndoTakesMaster, ONE_WRITER, switches());
+}
+#[test]
+fn r_vote_version() {
+    needs(Rule::VoteVersion, NOTHING_LOST, Scope { epochs: 3, faults: 2, delay: Delay::Both, ..Scope::small() });
+}
+#[test]
+fn r_unfreeze() {
+    needs(Rule::UnfreezeWithoutLock, NOTHING_LOST, Scope::small());
+}
+#[test]
+fn r_vote_lease() {
+    needs(Rule::VoteChecksLease, NOTHING_LOST, Scope { delay: Delay::Both, ..Scope::small() });
 }

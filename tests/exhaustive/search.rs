@@ -16,6 +16,8 @@ fn limit() -> usize {
 pub struct Found {
     /// States, different ones.
     pub states: usize,
+    /// Nothing was left out.
+    pub complete: bool,
     /// What was broken, with the shortest way there.
     pub broken: Vec<(&'static str, String)>,
     /// What should have been reached and was not.
@@ -40,13 +42,14 @@ pub fn search(scope: &Scope) -> Found {
         }
     }
     let states = checker.unique_state_count();
+    let complete = checker.state_count() < limit();
     println!(
         "{scope:?}\n{states} states ({} generated, depth {}) in {:.1} s",
         checker.state_count(),
         checker.max_depth(),
         began.elapsed().as_secs_f64()
     );
-    Found { states, broken, unreached }
+    Found { states, complete, broken, unreached }
 }
 
 /// Every state within the scope was visited, and every promise held.
@@ -57,6 +60,7 @@ pub fn holds(scope: &Scope) {
     }
     let broken: Vec<_> = found.broken.iter().map(|(promise, _)| *promise).collect();
     assert!(broken.is_empty(), "broken after {} states: {broken:?} (see the steps above)", found.states);
+    assert!(found.complete, "given up after {} states: more than this test may take", found.states);
     assert!(found.unreached.is_empty(), "the search is too small to say anything: never {:?}", found.unreached);
 }
 
