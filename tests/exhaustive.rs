@@ -30,7 +30,7 @@ mod time;
 mod world;
 
 use promises::{NOTHING_LOST, ONE_WRITER};
-use rules::{Delay, Faults, Rule, Scope};
+use rules::{Delay, Faults, Rule, Scope, Slow};
 use search::{holds, needs};
 
 const NONE: Faults = Faults { crash: false, pause: false, expiry: false, lost_answer: false };
@@ -105,7 +105,7 @@ fn r_received() {
 }
 #[test]
 fn r_one_claim() {
-    needs(Rule::OneClaim, ONE_WRITER, Scope { delay: Delay::Both, ..Scope::small() });
+    needs(Rule::OneClaim, ONE_WRITER, Scope { faults: 0, delay: Delay::Only(Slow::Claims), ..Scope::small() });
 }
 #[test]
 fn r_renew() {
@@ -133,7 +133,7 @@ fn r_relay() {
 }
 #[test]
 fn r_opened_last() {
-    needs(Rule::OpenedIsLastWriter, NOTHING_LOST, Scope { epochs: 3, faults: 2, ..Scope::small() });
+    needs(Rule::OpenedIsLastWriter, NOTHING_LOST, Scope { epochs: 3, faults: 0, ..Scope::small() });
 }
 #[test]
 fn r_open_end() {
@@ -145,7 +145,7 @@ fn r_undo() {
 }
 #[test]
 fn r_vote_version() {
-    needs(Rule::VoteVersion, NOTHING_LOST, Scope { epochs: 3, faults: 2, delay: Delay::Both, ..Scope::small() });
+    needs(Rule::VoteVersion, NOTHING_LOST, Scope { epochs: 3, faults: 0, ..Scope::small() });
 }
 #[test]
 fn r_unfreeze() {
@@ -153,5 +153,118 @@ fn r_unfreeze() {
 }
 #[test]
 fn r_vote_lease() {
-    needs(Rule::VoteChecksLease, NOTHING_LOST, Scope { delay: Delay::Both, ..Scope::small() });
+    needs(Rule::VoteChecksLease, NOTHING_LOST, Scope { faults: 0, delay: Delay::Only(Slow::Votes), ..Scope::small() });
+}
+
+fn failsafe() -> Scope {
+    Scope { failsafe: true, proof: 2, kinds: Faults { expiry: true, ..NONE }, ..Scope::small() }
+}
+#[test]
+fn fs_plain() {
+    holds(&Scope { heals: true, ..failsafe() });
+}
+#[test]
+fn fs_early() {
+    holds(&Scope { early_freeze: true, heals: true, ..failsafe() });
+}
+#[test]
+fn fs_longer() {
+    holds(&Scope { early_freeze: true, lease: 3, proof: 2, ..failsafe() });
+}
+#[test]
+fn fs_crash() {
+    holds(&Scope { early_freeze: true, kinds: Faults { crash: true, ..NONE }, ..failsafe() });
+}
+#[test]
+fn fs_pause() {
+    holds(&Scope { early_freeze: true, kinds: Faults { pause: true, ..NONE }, ..failsafe() });
+}
+#[test]
+fn fsr_wait() {
+    needs(Rule::WaitProof, ONE_WRITER, failsafe());
+}
+#[test]
+fn fsr_sending() {
+    needs(Rule::ProofFromSending, ONE_WRITER, failsafe());
+}
+#[test]
+fn fsr_back() {
+    needs(Rule::TakeBackVersion, ONE_WRITER, Scope { delay: Delay::Only(Slow::TakeBacks), ..failsafe() });
+}
+#[test]
+fn fsr_unfreeze() {
+    needs(Rule::UnfreezeWithoutLock, NOTHING_LOST, failsafe());
+}
+#[test]
+fn fsr_vote_lease() {
+    needs(Rule::VoteChecksLease, ONE_WRITER, Scope { writes: 0, faults: 0, delay: Delay::Only(Slow::Votes), ..failsafe() });
+}
+#[test]
+fn fsr_restart() {
+    needs(Rule::FreezeSurvivesRestart, NOTHING_LOST, Scope { kinds: Faults { crash: true, ..NONE }, ..failsafe() });
+}
+
+fn sync_set() -> Scope {
+    Scope { sync_changes: true, kinds: Faults { expiry: true, ..NONE }, ..Scope::small() }
+}
+#[test]
+fn ss_plain() {
+    holds(&sync_set());
+}
+#[test]
+fn ss_slow() {
+    holds(&Scope { delay: Delay::Both, faults: 0, ..sync_set() });
+}
+#[test]
+fn ssr_record() {
+    needs(Rule::RecordBeforeEnabling, NOTHING_LOST, sync_set());
+}
+#[test]
+fn ssr_certain() {
+    needs(Rule::CertainBeforeRemoving, NOTHING_LOST, sync_set());
+}
+#[test]
+fn ssr_floor() {
+    needs(Rule::FloorOnRemoval, NOTHING_LOST, sync_set());
+}
+#[test]
+fn ssr_intent() {
+    needs(Rule::IntentBeforeEnabling, NOTHING_LOST, sync_set());
+}
+#[test]
+fn ssr_new_set() {
+    needs(Rule::NewSetKeepsMembers, NOTHING_LOST, Scope { epochs: 3, ..sync_set() });
+}
+
+#[test]
+fn fq_one_writer() {
+    holds(&Scope { writes: 0, heals: true, ..failsafe() });
+}
+#[test]
+fn fq_one_writer_early() {
+    holds(&Scope { writes: 0, early_freeze: true, heals: true, ..failsafe() });
+}
+#[test]
+fn fq_loss() {
+    holds(&Scope { faults: 0, early_freeze: true, ..failsafe() });
+}
+#[test]
+fn fq_crash() {
+    holds(&Scope { writes: 0, kinds: Faults { crash: true, ..NONE }, early_freeze: true, ..failsafe() });
+}
+#[test]
+fn fq_pause() {
+    holds(&Scope { writes: 0, kinds: Faults { pause: true, ..NONE }, early_freeze: true, ..failsafe() });
+}
+#[test]
+fn fq_votes() {
+    holds(&Scope { writes: 0, faults: 0, delay: Delay::Only(Slow::Votes), early_freeze: true, ..failsafe() });
+}
+#[test]
+fn fq_backs() {
+    holds(&Scope { writes: 0, delay: Delay::Only(Slow::TakeBacks), ..failsafe() });
+}
+#[test]
+fn fq_longer() {
+    holds(&Scope { writes: 0, lease: 3, early_freeze: true, ..failsafe() });
 }

@@ -1,18 +1,27 @@
 //! What ZooKeeper does with a transaction, and what its sender makes of the answer.
 
-use crate::rules::{Delay, Rule, Scope};
+use crate::role::last_writer;
+use crate::rules::{Delay, Rule, Scope, Slow};
 use crate::time;
 use crate::world::{Held, Kind, Lease, Lock, Mode, Request, Server, World, bit};
 
 /// An agent sends a transaction made from what ZooKeeper holds now.
 pub fn send(scope: &Scope, next: &mut World, server: Server, kind: Kind) {
+    let (lands_at_once, answered_at_once) = match (scope.delay, &kind) {
+        (Delay::Both, _)
+        | (Delay::Only(Slow::Votes), Kind::Vote { .. })
+        | (Delay::Only(Slow::Claims), Kind::Claim { .. })
+        | (Delay::Only(Slow::TakeBacks), Kind::TakeBack { .. }) => (false, false),
+        (Delay::Answer, _) => (true, false),
+        (Delay::None | Delay::Only(_), _) => (true, true),
+    };
     let fresh =
         Request { kind, topology: true, lease: true, locks: true, agents: true, age: 0, landed: None };
     next.host_mut(server).request = Some(fresh);
-    if scope.delay != Delay::Both {
+    if lands_at_once {
         land_now(scope, next, server);
     }
-    if scope.delay == Delay::None {
+    if answered_at_once {
         answer_now(scope, next, server);
     }
 }
@@ -80,8 +89,7 @@ fn vote(scope: &Scope, world: &mut World, server: Server, request: &Request, rec
     if scope.keeps(Rule::VoteChecksLease) && !(request.topology && request.lease) {
         return false;
     }
-    let current = request.topology || !scope.keeps(Rule::VoteVersion);
-    world.tree.locks[server as usize] = Some(Lock { received, current, frozen_for });
+    world.tree.locks[server as usize] = Some(Lock { received, current: request.topology, frozen_for });
     world.lock_changed(server);
     true
 }
@@ -95,7 +103,7 @@ fn claim(scope: &Scope, world: &mut World, server: Server, request: &Request, ep
     let floor = world.host(server).executed;
     let tree = &mut world.tree;
     // `changes::claimed`: the last writer stays until somebody else has opened.
-    tree.last_writer = if scope.keeps(Rule::OpenedIsLastWriter) { tree.last_writer() } else { tree.last_writer };
+    tree.last_writer = last_writer(scope, tree);
     tree.epoch = epoch;
     tree.primary = None;
     tree.floor = floor;

@@ -9,7 +9,7 @@ use stateright::Property;
 use crate::role::holds;
 use crate::rules::{Faults, Scope};
 use crate::step::{ALL, Step};
-use crate::world::{Mode, World, bit, servers};
+use crate::world::{Host, Mode, World, bit, servers};
 
 /// Promise 1.
 pub const ONE_WRITER: &str = "one writer";
@@ -27,7 +27,7 @@ pub fn all(scope: &Scope) -> Vec<Property<Scope>> {
     if scope.heals {
         all.push(Property::always(HEALS, heals));
     }
-    if scope.without.is_none() {
+    if scope.without.is_none() && scope.writes > 0 {
         all.push(Property::sometimes("an acknowledged write survives a failover", |_, world: &World| {
             (0..world.sent).any(|write| acknowledged(world, write) && world.numbered[write as usize] != world.last_opened)
         }));
@@ -35,6 +35,12 @@ pub fn all(scope: &Scope) -> Vec<Property<Scope>> {
             let by_last = |write: u8| world.numbered[write as usize] == world.last_opened;
             world.tree.epoch > 1 && (0..world.sent).any(|write| acknowledged(world, write) && by_last(write))
         }));
+    }
+    if scope.without.is_none() && scope.failsafe {
+            all.push(Property::sometimes("writable on acknowledgements alone", |_, world: &World| {
+                let alone = |host: &Host| host.mode == Mode::Writable && host.held.as_ref().is_some_and(|held| held.left == 0);
+                world.hosts.iter().any(alone)
+            }));
     }
     all
 }
@@ -65,7 +71,7 @@ thread_local! {
 /// everybody does at once what is to be done. Then there is one primary, named, and all others follow it or hold
 /// transactions of their own.
 fn heals(scope: &Scope, world: &World) -> bool {
-    let calm = Scope { epochs: u8::MAX, kinds: Faults::default(), ..scope.clone() };
+    let calm = calm(scope);
     let mut path = Vec::new();
     let mut at = World { faults: 0, ..world.clone() };
     for _ in 0..STEPS {
@@ -78,17 +84,34 @@ fn heals(scope: &Scope, world: &World) -> bool {
             return true;
         }
         path.push(print);
-        let Some(next) = calmly(&calm, &at) else { return false };
+        let Some((_, next)) = calmly(&calm, &at) else { return false };
         at = next;
     }
     false
 }
 
 /// The next step of a run without faults.
-pub fn calmly(calm: &Scope, world: &World) -> Option<World> {
+pub fn calmly(calm: &Scope, world: &World) -> Option<(Step, World)> {
     let steps = ALL.iter().filter(|what| !what.is_optional());
-    let mut steps = steps.flat_map(|what| servers().map(move |server| Step::Of(server, *what)));
-    steps.find_map(|step| calm.after(world, step)).or_else(|| calm.after(world, Step::Tick))
+    let steps = steps.flat_map(|what| servers().map(move |server| Step::Of(server, *what)));
+    steps.chain([Step::Tick]).find_map(|step| Some((step, calm.after(world, step)?)))
+}
+
+/// The run without faults from a state, as far as it is examined.
+pub fn calm_run(scope: &Scope, world: &World) -> Vec<(World, Option<Step>)> {
+    let calm = calm(scope);
+    let mut way = Vec::new();
+    let mut at = World { faults: 0, ..world.clone() };
+    while let Some((step, next)) = calmly(&calm, &at).filter(|_| way.len() < STEPS && !is_whole(&at)) {
+        way.push((at, Some(step)));
+        at = next;
+    }
+    way.push((at, None));
+    way
+}
+
+fn calm(scope: &Scope) -> Scope {
+    Scope { epochs: u8::MAX, kinds: Faults::default(), ..scope.clone() }
 }
 
 fn is_whole(world: &World) -> bool {

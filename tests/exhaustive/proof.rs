@@ -2,7 +2,7 @@
 
 use crate::ensemble::send;
 use crate::race::{stop_io, vacancy};
-use crate::role::in_sync;
+use crate::role::{in_sync, last_writer};
 use crate::rules::{Rule, Scope};
 use crate::time;
 use crate::world::{Kind, Mode, Server, Servers, World, bit, servers};
@@ -48,7 +48,7 @@ pub fn heartbeat_done(scope: &Scope, world: &World, server: Server) -> Option<Wo
 /// is read-only, and nobody else has a proof.
 pub fn wait(scope: &Scope, world: &World, counted: Servers) -> u8 {
     let tree = &world.tree;
-    let last_writer = tree.lease.released || counted & bit(tree.last_writer()) != 0;
+    let last_writer = tree.lease.released || counted & bit(last_writer(scope, tree)) != 0;
     if !scope.failsafe || !scope.keeps(Rule::WaitProof) || last_writer {
         return 0;
     }

@@ -3,9 +3,9 @@
 
 use crate::ensemble::send;
 use crate::proof;
-use crate::role::in_sync;
+use crate::role::{in_sync, last_writer};
 use crate::rules::{Rule, Scope};
-use crate::world::{Kind, Mode, Server, Servers, World, Writes, bit, servers};
+use crate::world::{Kind, Lock, Mode, Server, Servers, World, Writes, bit, servers};
 
 /// `race::vacancy`: no `master`, or one whose lease has run out unrenewed.
 pub fn vacancy(scope: &Scope, world: &World, server: Server) -> bool {
@@ -19,7 +19,7 @@ pub fn name_nobody(scope: &Scope, world: &World, server: Server) -> Option<World
         return None;
     }
     let mut next = world.clone();
-    next.tree.last_writer = next.tree.last_writer();
+    next.tree.last_writer = last_writer(scope, &next.tree);
     next.tree.primary = None;
     next.topology_changed();
     Some(next)
@@ -48,9 +48,10 @@ pub fn stop_io(scope: &Scope, next: &mut World, server: Server) {
 }
 
 /// `race::own_transactions`: what nobody can have from the last primary.
-fn diverged(world: &World, server: Server) -> bool {
+fn diverged(scope: &Scope, world: &World, server: Server) -> bool {
     let (tree, received) = (&world.tree, world.host(server).received());
-    let by_last_writer = (0..world.sent).filter(|write| world.numbered[*write as usize] == tree.last_writer());
+    let writer = last_writer(scope, tree);
+    let by_last_writer = (0..world.sent).filter(|write| world.numbered[*write as usize] == writer);
     let known = by_last_writer.fold(tree.floor, |all, write| all | bit(write));
     tree.floor != 0 && received & !known != 0
 }
@@ -61,7 +62,7 @@ pub fn vote(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let frozen = (host.frozen_for.is_some() && !host.io) || !scope.keeps(Rule::FreezeIo);
     let may = host.up && host.mode == Mode::ReadOnly && host.held.is_none() && host.request.is_none();
     let nobody = vacancy(scope, world, server) && world.tree.primary.is_none();
-    if !frozen || !may || !nobody || world.tree.locks[server as usize].is_some() || diverged(world, server) {
+    if !frozen || !may || !nobody || world.tree.locks[server as usize].is_some() || diverged(scope, world, server) {
         return None;
     }
     let received = if scope.keeps(Rule::Received) { host.received() } else { host.executed };
@@ -71,27 +72,33 @@ pub fn vote(scope: &Scope, world: &World, server: Server) -> Option<World> {
     Some(next)
 }
 
-/// `election::counted`.
-fn counted(world: &World) -> Servers {
-    let current = |server: &Server| world.tree.locks[*server as usize].as_ref().is_some_and(|lock| lock.current);
-    servers().filter(current).fold(0, |all, server| all | bit(server))
+/// The locks that count (`election::counted`).
+fn counting<'w>(scope: &Scope, world: &'w World) -> impl Iterator<Item = (Server, &'w Lock)> {
+    let all = !scope.keeps(Rule::VoteVersion);
+    let locks = servers().filter_map(|server| Some((server, world.tree.locks[server as usize].as_ref()?)));
+    locks.filter(move |(_, lock)| lock.current || all)
 }
 
-/// `election::received`.
-fn received(world: &World) -> Writes {
-    world.tree.locks.iter().flatten().filter(|lock| lock.current).fold(0, |all, lock| all | lock.received)
+/// Whose they are.
+fn counted(scope: &Scope, world: &World) -> Servers {
+    counting(scope, world).fold(0, |all, (server, _)| all | bit(server))
+}
+
+/// What they have received (`election::received`).
+fn received(scope: &Scope, world: &World) -> Writes {
+    counting(scope, world).fold(0, |all, (_, lock)| all | lock.received)
 }
 
 /// Rows R12 and R13: what the counted votes have, applied here; fetched from candidates that answer.
 pub fn prepare(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
-    let counted = counted(world);
+    let counted = counted(scope, world);
     if counted & bit(server) == 0 || !vacancy(scope, world, server) || !scope.keeps(Rule::Received) || !host.up {
         return None;
     }
     let answers = |other: &Server| counted & bit(*other) != 0 && world.host(*other).up && !world.host(*other).frozen;
     let there = servers().filter(answers).fold(0, |all, other| all | world.host(other).received());
-    let all = received(world) | host.received();
+    let all = received(scope, world) | host.received();
     if all & !there != 0 || host.executed & all == all {
         return None;
     }
@@ -105,7 +112,7 @@ pub fn prepare(scope: &Scope, world: &World, server: Server) -> Option<World> {
 /// `election::quorum_missing`.
 fn quorum(scope: &Scope, world: &World, counted: Servers) -> bool {
     let tree = &world.tree;
-    if counted & bit(tree.last_writer()) != 0 {
+    if counted & bit(last_writer(scope, tree)) != 0 {
         return true;
     }
     let size = tree.sync.count_ones() as u8;
@@ -117,13 +124,13 @@ fn quorum(scope: &Scope, world: &World, counted: Servers) -> bool {
 /// Rows R10 and R14: any member with enough votes, not the lowest lock alone.
 pub fn claim(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let (host, tree) = (world.host(server), &world.tree);
-    let counted = counted(world);
+    let counted = counted(scope, world);
     let free = host.up && host.request.is_none() && host.held.is_none() && tree.epoch < scope.epochs;
     let leads = counted & bit(server) != 0 && vacancy(scope, world, server);
     if !free || !leads || !quorum(scope, world, counted) {
         return None;
     }
-    if (received(world) | tree.floor) & !host.executed != 0 {
+    if (received(scope, world) | tree.floor) & !host.executed != 0 {
         return None;
     }
     // `Case::lease_over_at`, never less than for an earlier attempt.

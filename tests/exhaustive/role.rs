@@ -3,13 +3,19 @@
 use crate::ensemble::{lose, send};
 use crate::rules::{Rule, Scope};
 use crate::time;
-use crate::world::{Kind, Mode, Server, World, bit, others};
+use crate::world::{Kind, Mode, Server, Tree, World, bit, others};
 
 /// Our `master`, our lease, the present epoch (`primary::holder`).
 pub fn holds(world: &World, server: Server) -> bool {
     let tree = &world.tree;
     let held = world.host(server).held.as_ref();
     tree.master == Some(server) && tree.lease.name == server && held.is_some_and(|held| held.epoch == tree.epoch)
+}
+
+/// `Case::last_writer`: a holder that recorded `opened` may have taken writes before `topology` knows it (interleaving 13).
+pub fn last_writer(scope: &Scope, tree: &Tree) -> Server {
+    let opened = tree.lease.opened && tree.lease.epoch == tree.epoch && scope.keeps(Rule::OpenedIsLastWriter);
+    if opened { tree.lease.name } else { tree.last_writer }
 }
 
 /// `Renewals::run`: also a winner that waits renews; `opened` rides along once there is nothing to wait for (row P7).
@@ -121,7 +127,7 @@ pub fn release(scope: &Scope, world: &World, server: Server) -> Option<World> {
     }
     let mut next = world.clone();
     next.host_mut(server).held = None;
-    next.tree.last_writer = next.tree.last_writer();
+    next.tree.last_writer = last_writer(scope, &next.tree);
     next.tree.master = None;
     next.tree.primary = None;
     next.tree.lease.released = true;

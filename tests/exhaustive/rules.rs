@@ -105,6 +105,16 @@ pub enum Delay {
     Answer,
     /// Landed any time later, answered any time after that.
     Both,
+    /// The same for one kind; all others at once.
+    Only(Slow),
+}
+
+/// Which transactions are slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slow {
+    Votes,
+    Claims,
+    TakeBacks,
 }
 
 /// Which faults happen.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
+use crate::promises::{HEALS, calm_run};
 use crate::rules::{Rule, Scope};
 use crate::step::Step;
 use crate::world::{Host, Mode, Server, World, bit};
@@ -37,7 +38,16 @@ pub fn search(scope: &Scope) -> Found {
     for property in scope.properties() {
         match (property.expectation, checker.discovery(property.name)) {
             (stateright::Expectation::Sometimes, None) => unreached.push(property.name),
-            (stateright::Expectation::Always, Some(path)) => broken.push((property.name, explain(path.into_vec()))),
+            (stateright::Expectation::Always, Some(path)) => {
+                let way = path.into_vec();
+                let last = way.last().map(|(world, _)| world.clone());
+                let mut text = explain(way);
+                if let Some(last) = last.filter(|_| property.name == HEALS) {
+                    text += "\nand from there, with nothing going wrong any more:\n";
+                    text += &explain(calm_run(scope, &last));
+                }
+                broken.push((property.name, text));
+            }
             _ => {}
         }
     }

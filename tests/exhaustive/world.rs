@@ -59,7 +59,7 @@ pub struct Tree {
     pub epoch: u8,
     /// `topology.primary`.
     pub primary: Option<Server>,
-    /// `topology.last_writer` (see `Tree::last_writer`).
+    /// `topology.last_writer` (see `role::last_writer`).
     pub last_writer: Server,
     /// S: `topology.durability.sync`.
     pub sync: Servers,
@@ -280,13 +280,6 @@ impl World {
         self.requests_mut()
             .filter(|request| matches!(request.kind, Kind::Remove { member, .. } if member == of))
             .for_each(|request| request.agents = false);
-    }
-}
-
-impl Tree {
-    /// `Case::last_writer`: a holder that recorded `opened` may have taken writes before `topology` knows it.
-    pub fn last_writer(&self) -> Server {
-        if self.lease.opened && self.lease.epoch == self.epoch { self.lease.name } else { self.last_writer }
     }
 }
 
