@@ -189,7 +189,7 @@ fn fsr_sending() {
 }
 #[test]
 fn fsr_back() {
-    needs(Rule::TakeBackVersion, ONE_WRITER, Scope { delay: Delay::Only(Slow::TakeBacks), ..failsafe() });
+    needs(Rule::TakeBackVersion, ONE_WRITER, Scope { writes: 0, delay: Delay::Only(Slow::TakeBacks), ..failsafe() });
 }
 #[test]
 fn fsr_unfreeze() {
@@ -267,4 +267,45 @@ fn fq_backs() {
 #[test]
 fn fq_longer() {
     holds(&Scope { writes: 0, lease: 3, early_freeze: true, ..failsafe() });
+}
+
+#[test]
+fn n_unfenced() {
+    holds(&Scope { only: Some(NOTHING_LOST), ..Scope::small().without(Rule::SelfFence) });
+}
+#[test]
+fn n_k2() {
+    holds(&Scope { k: 2, ..Scope::small() });
+}
+#[test]
+fn n_relay() {
+    holds(&Scope { relay: true, ..Scope::small() });
+}
+#[test]
+fn n_late_claims() {
+    holds(&Scope { delay: Delay::Only(Slow::Claims), kinds: Faults { lost_answer: true, ..NONE }, ..Scope::small() });
+}
+#[test]
+fn n_late_renewals() {
+    holds(&Scope { delay: Delay::Only(Slow::Renewals), kinds: Faults { lost_answer: true, ..NONE }, ..Scope::small() });
+}
+#[test]
+fn n_late_votes() {
+    holds(&Scope { delay: Delay::Only(Slow::Votes), faults: 0, ..Scope::small() });
+}
+#[test]
+fn n_epochs() {
+    holds(&Scope { epochs: 3, faults: 0, ..Scope::small() });
+}
+#[test]
+fn s_plain() {
+    holds(&Scope { faults: 0, ..sync_set() });
+}
+#[test]
+fn s_removals() {
+    holds(&Scope { faults: 0, delay: Delay::Only(Slow::Removals), ..sync_set() });
+}
+#[test]
+fn s_two() {
+    holds(&Scope { faults: 0, writes: 2, ..sync_set() });
 }

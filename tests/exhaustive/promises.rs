@@ -27,6 +27,9 @@ pub fn all(scope: &Scope) -> Vec<Property<Scope>> {
     if scope.heals {
         all.push(Property::always(HEALS, heals));
     }
+    if let Some(only) = scope.only {
+        all.retain(|promise| promise.name == only);
+    }
     if scope.without.is_none() && scope.writes > 0 {
         all.push(Property::sometimes("an acknowledged write survives a failover", |_, world: &World| {
             (0..world.sent).any(|write| acknowledged(world, write) && world.numbered[write as usize] != world.last_opened)

@@ -32,11 +32,12 @@ pub fn renew(scope: &Scope, world: &World, server: Server) -> Option<World> {
     Some(next)
 }
 
-/// Rows P4, P6 and P7: `opened` recorded, the old lease over, our own lease valid.
+/// Rows P4, P6 and P7: `opened` recorded, the old lease over, our own lease valid. That alone: what was read of ZooKeeper may
+/// be out of date, so nothing may depend on a fresh look at it.
 fn may_open(world: &World, server: Server) -> bool {
     let host = world.host(server);
     let ours = host.held.as_ref().is_some_and(|held| held.opened && held.left > 0);
-    host.up && host.mode == Mode::ReadOnly && host.wait == 0 && ours && holds(world, server)
+    host.up && host.mode == Mode::ReadOnly && host.wait == 0 && ours
 }
 
 /// Without its rule the check and the statement are two steps (interleaving 14).
@@ -72,8 +73,10 @@ pub fn open(scope: &Scope, world: &World, server: Server) -> Option<World> {
 
 /// Rows P5 and P8: named in `topology` with the S of the new primary.
 pub fn publish(scope: &Scope, world: &World, server: Server) -> Option<World> {
-    let writable = world.host(server).up && world.host(server).mode == Mode::Writable;
-    if !writable || !holds(world, server) || world.tree.primary == Some(server) {
+    let host = world.host(server);
+    // Under a lease that holds, not on acknowledgements alone: it would fight with members that name nobody.
+    let leased = host.held.as_ref().is_some_and(|held| held.left > 0);
+    if !leased || !host.up || host.mode != Mode::Writable || !holds(world, server) || world.tree.primary == Some(server) {
         return None;
     }
     let mut next = world.clone();

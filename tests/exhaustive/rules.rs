@@ -91,6 +91,8 @@ pub struct Scope {
     pub early_freeze: bool,
     /// Whether promise 6 is examined too, from every state.
     pub heals: bool,
+    /// The one promise that is examined; all where none is named.
+    pub only: Option<&'static str>,
     /// The rule that is missing.
     pub without: Option<Rule>,
 }
@@ -112,9 +114,11 @@ pub enum Delay {
 /// Which transactions are slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slow {
+    Renewals,
     Votes,
     Claims,
     TakeBacks,
+    Removals,
 }
 
 /// Which faults happen.
@@ -149,6 +153,7 @@ impl Scope {
             failsafe: false,
             early_freeze: false,
             heals: false,
+            only: None,
             without: None,
         }
     }
