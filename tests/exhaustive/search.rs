@@ -9,8 +9,18 @@ use crate::rules::{Rule, Scope};
 use crate::step::Step;
 use crate::world::{Host, Mode, Server, World, bit};
 
+/// More states than any search may generate: one that grew beyond it would end in the machine's memory.
 fn limit() -> usize {
-    std::env::var("LIMIT").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000_000)
+    if full() { 400_000_000 } else { 20_000_000 }
+}
+
+fn full() -> bool {
+    std::env::var("EXHAUSTIVE").is_ok_and(|value| value == "full")
+}
+
+/// The larger scope where it is asked for.
+pub fn bounds(quick: Scope, larger: Scope) -> Scope {
+    if full() { larger } else { quick }
 }
 
 /// How a search ended.
@@ -74,7 +84,7 @@ pub fn holds(scope: &Scope) {
     assert!(found.unreached.is_empty(), "the search is too small to say anything: never {:?}", found.unreached);
 }
 
-/// Without the rule a promise is broken; the same world with the rule is fine up to the depth of that (`holds` searches all).
+/// Without the rule this promise is broken.
 pub fn needs(rule: Rule, promise: &str, scope: Scope) {
     let found = search(&scope.without(rule));
     for (promise, way) in &found.broken {
