@@ -17,8 +17,7 @@ pub fn send(scope: &Scope, next: &mut World, server: Server, kind: Kind) {
         (Delay::Answer, _) => (true, false),
         (Delay::None | Delay::Only(_), _) => (true, true),
     };
-    let fresh =
-        Request { kind, topology: true, lease: true, locks: true, agents: true, age: 0, landed: None };
+    let fresh = Request { kind, topology: true, lease: true, locks: true, agents: true, age: 0, landed: None };
     next.host_mut(server).request = Some(fresh);
     if lands_at_once {
         land_now(scope, next, server);

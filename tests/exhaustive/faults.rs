@@ -56,7 +56,8 @@ pub fn expire(scope: &Scope, world: &World, server: Server) -> Option<World> {
         || host.late.is_some()
         || host.request.as_ref().is_some_and(|request| request.landed.is_none());
     // A host that stands still loses its session without another fault.
-    let mut next = if host.frozen { Some(world.clone()) } else { one_more(world, scope.kinds.expiry) }.filter(|_| has)?;
+    let mut next =
+        if host.frozen { Some(world.clone()) } else { one_more(world, scope.kinds.expiry) }.filter(|_| has)?;
     if next.tree.master == Some(server) {
         next.tree.master = None;
     }

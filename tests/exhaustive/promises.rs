@@ -32,7 +32,8 @@ pub fn all(scope: &Scope) -> Vec<Property<Scope>> {
     }
     if scope.without.is_none() && scope.writes > 0 {
         all.push(Property::sometimes("an acknowledged write survives a failover", |_, world: &World| {
-            (0..world.sent).any(|write| acknowledged(world, write) && world.numbered[write as usize] != world.last_opened)
+            (0..world.sent)
+                .any(|write| acknowledged(world, write) && world.numbered[write as usize] != world.last_opened)
         }));
         all.push(Property::sometimes("a new primary has a write acknowledged", |_, world: &World| {
             let by_last = |write: u8| world.numbered[write as usize] == world.last_opened;
@@ -40,10 +41,11 @@ pub fn all(scope: &Scope) -> Vec<Property<Scope>> {
         }));
     }
     if scope.without.is_none() && scope.failsafe {
-            all.push(Property::sometimes("writable on acknowledgements alone", |_, world: &World| {
-                let alone = |host: &Host| host.mode == Mode::Writable && host.held.as_ref().is_some_and(|held| held.left == 0);
-                world.hosts.iter().any(alone)
-            }));
+        all.push(Property::sometimes("writable on acknowledgements alone", |_, world: &World| {
+            let alone =
+                |host: &Host| host.mode == Mode::Writable && host.held.as_ref().is_some_and(|held| held.left == 0);
+            world.hosts.iter().any(alone)
+        }));
     }
     all
 }

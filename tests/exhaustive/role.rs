@@ -76,7 +76,8 @@ pub fn publish(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     // Under a lease that holds, not on acknowledgements alone: it would fight with members that name nobody.
     let leased = host.held.as_ref().is_some_and(|held| held.left > 0);
-    if !leased || !host.up || host.mode != Mode::Writable || !holds(world, server) || world.tree.primary == Some(server) {
+    if !leased || !host.up || host.mode != Mode::Writable || !holds(world, server) || world.tree.primary == Some(server)
+    {
         return None;
     }
     let mut next = world.clone();

@@ -145,7 +145,8 @@ fn writes(bits: u8) -> String {
 fn tree(world: &World) -> String {
     let tree = &world.tree;
     let lease = &tree.lease;
-    let flags = format!("{}{}", if lease.opened { ", opened" } else { "" }, if lease.released { ", released" } else { "" });
+    let flags =
+        format!("{}{}", if lease.opened { ", opened" } else { "" }, if lease.released { ", released" } else { "" });
     let mut text = format!(
         "zookeeper: epoch {}, primary {}, master {}, S {}, lease {} (age {}{flags})",
         tree.epoch,
@@ -182,7 +183,15 @@ fn host(server: Server, host: &Host) -> String {
     note(host.io, format!("receives from {}{}", name(host.source), if host.semi { " and acknowledges" } else { "" }));
     note(host.frozen, "STANDS STILL".to_owned());
     if let Some(held) = &host.held {
-        note(true, format!("lease of epoch {} for {} ticks{}", held.epoch, held.left, if held.opened { "" } else { ", not opened" }));
+        note(
+            true,
+            format!(
+                "lease of epoch {} for {} ticks{}",
+                held.epoch,
+                held.left,
+                if held.opened { "" } else { ", not opened" }
+            ),
+        );
     }
     note(host.wait > 0, format!("waits {} ticks", host.wait));
     note(host.proof > 0, format!("acknowledgements prove {} ticks", host.proof));

@@ -121,10 +121,11 @@ pub const ALL: &[What] = &[
 impl What {
     /// Not part of a run in which nothing goes wrong any more and nobody asks for anything.
     pub fn is_optional(self) -> bool {
-        use What::{
-            Close, Crash, Disable, EarlyFreeze, Expire, GiveUp, Pause, Release, Remove, Undo, Write,
-        };
-        matches!(self, Write | EarlyFreeze | Close | Release | Undo | Disable | Remove | Crash | Pause | Expire | GiveUp)
+        use What::{Close, Crash, Disable, EarlyFreeze, Expire, GiveUp, Pause, Release, Remove, Undo, Write};
+        matches!(
+            self,
+            Write | EarlyFreeze | Close | Release | Undo | Disable | Remove | Crash | Pause | Expire | GiveUp
+        )
     }
 }
 
