@@ -6,7 +6,7 @@ use crate::time;
 use crate::world::{Held, Kind, Lease, Lock, Mode, Request, Server, World, bit};
 
 /// An agent sends a transaction made from what ZooKeeper holds now.
-pub fn send(scope: &Scope, next: &mut World, server: Server, kind: Kind) {
+pub(crate) fn send(scope: &Scope, next: &mut World, server: Server, kind: Kind) {
     let (lands_at_once, answered_at_once) = match (scope.delay, &kind) {
         (Delay::Both, _)
         | (Delay::Only(Slow::Renewals), Kind::Renew { .. })
@@ -28,7 +28,7 @@ pub fn send(scope: &Scope, next: &mut World, server: Server, kind: Kind) {
 }
 
 /// The transaction under way gets there.
-pub fn land(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn land(scope: &Scope, world: &World, server: Server) -> Option<World> {
     world.host(server).request.as_ref().filter(|request| request.landed.is_none())?;
     let mut next = world.clone();
     land_now(scope, &mut next, server);
@@ -45,7 +45,7 @@ fn land_now(scope: &Scope, next: &mut World, server: Server) {
 }
 
 /// Interleaving 20: one that was given up gets there all the same.
-pub fn land_late(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn land_late(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let request = world.host(server).late.as_ref()?;
     let mut next = world.clone();
     commit(scope, &mut next, server, request);
@@ -141,7 +141,7 @@ fn remove(scope: &Scope, world: &mut World, request: &Request, member: Server, f
 }
 
 /// The answer, or what reading back says: the same to an agent, only later.
-pub fn answer(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn answer(scope: &Scope, world: &World, server: Server) -> Option<World> {
     world.host(server).request.as_ref()?.landed?;
     let mut next = world.clone();
     answer_now(scope, &mut next, server);
@@ -169,7 +169,7 @@ fn answer_now(scope: &Scope, next: &mut World, server: Server) {
 }
 
 /// The lease is certainly ours no more.
-pub fn lose(host: &mut crate::world::Host) {
+pub(crate) fn lose(host: &mut crate::world::Host) {
     host.held = None;
     host.opening = false;
     host.wait = 0;

@@ -13,7 +13,7 @@ fn one_more(world: &World, allowed: bool) -> Option<World> {
 }
 
 /// mysqld is killed: no commit that waited returns OK.
-pub fn crash(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn crash(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let mut next = one_more(world, scope.kinds.crash && world.host(server).up)?;
     let host = next.host_mut(server);
     host.up = false;
@@ -26,14 +26,14 @@ pub fn crash(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// The host stands still; ZooKeeper expires its session in time ([`expire`]), its clock goes on.
-pub fn pause(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn pause(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let mut next = one_more(world, scope.kinds.pause)?;
     next.host_mut(server).frozen = true;
     Some(next)
 }
 
 /// It goes on where it was. Past its lease it has until the next tick to fence.
-pub fn thaw(_: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn thaw(_: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     if !host.frozen {
         return None;
@@ -48,7 +48,7 @@ pub fn thaw(_: &Scope, world: &World, server: Server) -> Option<World> {
 
 /// ZooKeeper ends a session whenever it likes: nothing depends on when (design, section 1). Its ephemeral nodes vanish,
 /// and what it has sent is refused from here on.
-pub fn expire(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn expire(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let tree = &world.tree;
     let has = tree.master == Some(server)
@@ -71,7 +71,7 @@ pub fn expire(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// The agent's limit for one call passes. What it has sent may have landed, or may land yet.
-pub fn give_up(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn give_up(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let request = host.request.as_ref()?;
     let landed = request.landed.is_some();

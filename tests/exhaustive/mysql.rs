@@ -4,7 +4,7 @@ use crate::rules::{Rule, Scope};
 use crate::world::{Mode, Server, World, bit, servers};
 
 /// A client writes: the transaction is in the binary log and waits for its acknowledgements.
-pub fn write(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn write(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     if !host.up || host.mode != Mode::Writable || world.sent >= scope.writes {
         return None;
@@ -20,7 +20,7 @@ pub fn write(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// The IO thread gets what its source has more, and sends the acknowledgement on its way.
-pub fn receive(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn receive(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let source = host.source.filter(|_| host.up && host.io)?;
     let from = world.host(source);
@@ -44,7 +44,7 @@ pub fn receive(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Enough acknowledgements have come: the commits return OK to their clients.
-pub fn acknowledged(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn acknowledged(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let enough = |write: u8| {
         let by = servers().filter(|sender| host.acks[*sender as usize] & bit(write) != 0).count();
@@ -64,7 +64,7 @@ pub fn acknowledged(scope: &Scope, world: &World, server: Server) -> Option<Worl
 }
 
 /// The applier.
-pub fn apply(world: &World, server: Server) -> Option<World> {
+pub(crate) fn apply(world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     if !host.up || host.relay == 0 {
         return None;
@@ -77,7 +77,7 @@ pub fn apply(world: &World, server: Server) -> Option<World> {
 
 /// mysqld is started again: read-only, replication stopped, semi-sync off (`MysqlAction::PersistReadOnly`). What it
 /// had in its binary log it holds, whether it was acknowledged or not.
-pub fn restart(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn restart(scope: &Scope, world: &World, server: Server) -> Option<World> {
     if world.host(server).up {
         return None;
     }

@@ -12,14 +12,14 @@ use crate::step::{ALL, Step};
 use crate::world::{Host, Mode, World, bit, servers};
 
 /// Promise 1.
-pub const ONE_WRITER: &str = "one writer";
+pub(crate) const ONE_WRITER: &str = "one writer";
 /// Promise 2.
-pub const NOTHING_LOST: &str = "nothing acknowledged is lost";
+pub(crate) const NOTHING_LOST: &str = "nothing acknowledged is lost";
 /// Promise 6.
-pub const HEALS: &str = "heals";
+pub(crate) const HEALS: &str = "heals";
 
 /// The promises, and what shows that the search got somewhere.
-pub fn all(scope: &Scope) -> Vec<Property<Scope>> {
+pub(crate) fn all(scope: &Scope) -> Vec<Property<Scope>> {
     let mut all = vec![
         Property::always(ONE_WRITER, |_, world: &World| one_writer(world)),
         Property::always(NOTHING_LOST, |_, world: &World| nothing_lost(world)),
@@ -96,14 +96,14 @@ fn heals(scope: &Scope, world: &World) -> bool {
 }
 
 /// The next step of a run without faults.
-pub fn calmly(calm: &Scope, world: &World) -> Option<(Step, World)> {
+pub(crate) fn calmly(calm: &Scope, world: &World) -> Option<(Step, World)> {
     let steps = ALL.iter().filter(|what| !what.is_optional());
     let steps = steps.flat_map(|what| servers().map(move |server| Step::Of(server, *what)));
     steps.chain([Step::Tick]).find_map(|step| Some((step, calm.after(world, step)?)))
 }
 
 /// The run without faults from a state, as far as it is examined.
-pub fn calm_run(scope: &Scope, world: &World) -> Vec<(World, Option<Step>)> {
+pub(crate) fn calm_run(scope: &Scope, world: &World) -> Vec<(World, Option<Step>)> {
     let calm = calm(scope);
     let mut way = Vec::new();
     let mut at = World { faults: 0, ..world.clone() };

@@ -8,7 +8,7 @@ use crate::time;
 use crate::world::{Kind, Mode, Server, Servers, World, bit, servers};
 
 /// A heartbeat is committed.
-pub fn heartbeat_sent(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn heartbeat_sent(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let writable = host.up && host.mode == Mode::Writable && time::may_write(host);
     if !scope.failsafe || !writable || host.heartbeat.is_some() || host.proof >= scope.proof {
@@ -20,7 +20,7 @@ pub fn heartbeat_sent(scope: &Scope, world: &World, server: Server) -> Option<Wo
 }
 
 /// A replica that acknowledges receives it.
-pub fn heartbeat_received(world: &World, server: Server) -> Option<World> {
+pub(crate) fn heartbeat_received(world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let source = host.source.filter(|_| host.up && host.io && host.semi)?;
     let from = world.host(source);
@@ -31,7 +31,7 @@ pub fn heartbeat_received(world: &World, server: Server) -> Option<World> {
 }
 
 /// It returns: acknowledged by k, it proves that they were not frozen when it was sent.
-pub fn heartbeat_done(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn heartbeat_done(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let (age, by) = world.host(server).heartbeat?;
     if by.count_ones() < u32::from(scope.k) {
         return None;
@@ -46,7 +46,7 @@ pub fn heartbeat_done(scope: &Scope, world: &World, server: Server) -> Option<Wo
 
 /// How long a winner waits after its quorum was frozen. Nothing where the last writer itself has voted or has released: it
 /// is read-only, and nobody else has a proof.
-pub fn wait(scope: &Scope, world: &World, counted: Servers) -> u8 {
+pub(crate) fn wait(scope: &Scope, world: &World, counted: Servers) -> u8 {
     let tree = &world.tree;
     let last_writer = tree.lease.released || counted & bit(last_writer(scope, tree)) != 0;
     if !scope.failsafe || !scope.keeps(Rule::WaitProof) || last_writer {
@@ -58,7 +58,7 @@ pub fn wait(scope: &Scope, world: &World, counted: Servers) -> u8 {
 }
 
 /// A member that reaches ZooKeeper and has seen the lease unchanged for T − P freezes already, without a vote.
-pub fn early_freeze(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn early_freeze(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let (host, tree) = (world.host(server), &world.tree);
     let may = host.up && host.mode == Mode::ReadOnly && host.held.is_none() && host.io;
     let silent = tree.lease.age >= scope.lease - scope.proof && tree.master.is_some_and(|master| master != server);
@@ -71,7 +71,7 @@ pub fn early_freeze(scope: &Scope, world: &World, server: Server) -> Option<Worl
 }
 
 /// ZooKeeper is back: the writable primary of the present epoch takes `master` back.
-pub fn take_back(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn take_back(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let (host, tree) = (world.host(server), &world.tree);
     let ours = host.held.as_ref().is_some_and(|held| held.epoch == tree.epoch) && tree.lease.name == server;
     let writable = host.up && host.mode == Mode::Writable && time::may_write(host);

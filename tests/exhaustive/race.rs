@@ -8,13 +8,13 @@ use crate::rules::{Rule, Scope};
 use crate::world::{Kind, Lock, Mode, Server, Servers, World, Writes, bit, servers};
 
 /// `race::vacancy`: no `master`, or one whose lease has run out unrenewed.
-pub fn vacancy(scope: &Scope, world: &World, server: Server) -> bool {
+pub(crate) fn vacancy(scope: &Scope, world: &World, server: Server) -> bool {
     let tree = &world.tree;
     tree.master != Some(server) && (tree.master.is_none() || tree.lease.age >= scope.lease)
 }
 
 /// Row R2.
-pub fn name_nobody(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn name_nobody(scope: &Scope, world: &World, server: Server) -> Option<World> {
     if !vacancy(scope, world, server) || world.tree.primary.is_none() {
         return None;
     }
@@ -26,7 +26,7 @@ pub fn name_nobody(scope: &Scope, world: &World, server: Server) -> Option<World
 }
 
 /// Row R7: from here on it acknowledges nothing to the old primary.
-pub fn freeze(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn freeze(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let may = host.up && host.mode == Mode::ReadOnly && host.held.is_none();
     if !may || !vacancy(scope, world, server) || (host.frozen_for.is_some() && !host.io) {
@@ -38,7 +38,7 @@ pub fn freeze(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Semi-sync's replica side off, IO thread stopped, both confirmed (interleaving 4).
-pub fn stop_io(scope: &Scope, next: &mut World, server: Server) {
+pub(crate) fn stop_io(scope: &Scope, next: &mut World, server: Server) {
     let host = next.host_mut(server);
     (host.io, host.semi, host.enabling, host.frozen_for) = (false, false, false, Some(0));
     if scope.sync_changes && next.tree.intent & bit(server) != 0 {
@@ -57,7 +57,7 @@ fn diverged(scope: &Scope, world: &World, server: Server) -> bool {
 }
 
 /// Row R8.
-pub fn vote(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn vote(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let frozen = (host.frozen_for.is_some() && !host.io) || !scope.keeps(Rule::FreezeIo);
     let may = host.up && host.mode == Mode::ReadOnly && host.held.is_none() && host.request.is_none();
@@ -90,7 +90,7 @@ fn received(scope: &Scope, world: &World) -> Writes {
 }
 
 /// Rows R12 and R13: what the counted votes have, applied here; fetched from candidates that answer.
-pub fn prepare(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn prepare(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let counted = counted(scope, world);
     if counted & bit(server) == 0 || !vacancy(scope, world, server) || !scope.keeps(Rule::Received) || !host.up {
@@ -122,7 +122,7 @@ fn quorum(scope: &Scope, world: &World, counted: Servers) -> bool {
 }
 
 /// Rows R10 and R14: any member with enough votes, not the lowest lock alone.
-pub fn claim(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn claim(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let (host, tree) = (world.host(server), &world.tree);
     let counted = counted(scope, world);
     let free = host.up && host.request.is_none() && host.held.is_none() && tree.epoch < scope.epochs;
@@ -144,7 +144,7 @@ pub fn claim(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Rows R8 and F1: an outdated vote, or one of a race that is decided.
-pub fn withdraw(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn withdraw(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let lock = world.tree.locks[server as usize].as_ref()?;
     if world.tree.master == Some(server) || (lock.current && vacancy(scope, world, server)) {
         return None;
@@ -156,7 +156,7 @@ pub fn withdraw(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Rows F1 and F5: only with its lock known to be gone, and with nothing that the holder does not have (row F4).
-pub fn follow(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn follow(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let (host, tree) = (world.host(server), &world.tree);
     let source = tree.master.filter(|source| *source != server && tree.lease.name == *source)?;
     let unlocked = tree.locks[server as usize].is_none() || !scope.keeps(Rule::UnfreezeWithoutLock);

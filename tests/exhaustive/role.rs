@@ -6,20 +6,20 @@ use crate::time;
 use crate::world::{Kind, Mode, Server, Tree, World, bit, others};
 
 /// Our `master`, our lease, the present epoch (`primary::holder`).
-pub fn holds(world: &World, server: Server) -> bool {
+pub(crate) fn holds(world: &World, server: Server) -> bool {
     let tree = &world.tree;
     let held = world.host(server).held.as_ref();
     tree.master == Some(server) && tree.lease.name == server && held.is_some_and(|held| held.epoch == tree.epoch)
 }
 
 /// `Case::last_writer`: a holder that recorded `opened` may have taken writes before `topology` knows it (interleaving 13).
-pub fn last_writer(scope: &Scope, tree: &Tree) -> Server {
+pub(crate) fn last_writer(scope: &Scope, tree: &Tree) -> Server {
     let opened = tree.lease.opened && tree.lease.epoch == tree.epoch && scope.keeps(Rule::OpenedIsLastWriter);
     if opened { tree.lease.name } else { tree.last_writer }
 }
 
 /// `Renewals::run`: also a winner that waits renews; `opened` rides along once there is nothing to wait for (row P7).
-pub fn renew(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn renew(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let held = host.held.as_ref()?;
     let opened = held.opened || host.wait == 0;
@@ -41,7 +41,7 @@ fn may_open(world: &World, server: Server) -> bool {
 }
 
 /// Without its rule the check and the statement are two steps (interleaving 14).
-pub fn check_open(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn check_open(scope: &Scope, world: &World, server: Server) -> Option<World> {
     if scope.keeps(Rule::OpenCarriesEnd) || !may_open(world, server) || world.host(server).opening {
         return None;
     }
@@ -51,7 +51,7 @@ pub fn check_open(scope: &Scope, world: &World, server: Server) -> Option<World>
 }
 
 /// `MysqlAction::Open`: the statement itself compares the clock with the lease's end, so that check and effect are one.
-pub fn open(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn open(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let may = match scope.keeps(Rule::OpenCarriesEnd) {
         true => may_open(world, server),
@@ -72,7 +72,7 @@ pub fn open(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Rows P5 and P8: named in `topology` with the S of the new primary.
-pub fn publish(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn publish(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     // Under a lease that holds, not on acknowledgements alone: it would fight with members that name nobody.
     let leased = host.held.as_ref().is_some_and(|held| held.left > 0);
@@ -97,7 +97,7 @@ pub fn publish(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Row W2: read-only is asked for, and takes a moment.
-pub fn close(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn close(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     if !scope.switches || !host.up || host.mode != Mode::Writable || !holds(world, server) {
         return None;
@@ -108,7 +108,7 @@ pub fn close(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Read-only has come; commits that waited have returned, or their clients were cut.
-pub fn closed(world: &World, server: Server) -> Option<World> {
+pub(crate) fn closed(world: &World, server: Server) -> Option<World> {
     if world.host(server).mode != Mode::Closing {
         return None;
     }
@@ -118,7 +118,7 @@ pub fn closed(world: &World, server: Server) -> Option<World> {
 }
 
 /// Rows P2, P3 and W3: proven read-only or dead, it says so in `lease`, and nobody has to wait.
-pub fn release(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn release(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let opened = host.held.as_ref()?.opened || !scope.keeps(Rule::ReleaseOpenedOnly);
     let proven = match host.mode {
@@ -141,7 +141,7 @@ pub fn release(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Row R5 with its rule taken out: past its deadline the old primary simply writes again (interleaving 19).
-pub fn undo(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn undo(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let lease = &world.tree.lease;
     let ours = lease.released && lease.name == server && world.tree.master.is_none();
@@ -155,7 +155,7 @@ pub fn undo(scope: &Scope, world: &World, server: Server) -> Option<World> {
 
 /// Rows S4 and R7: the role is another's, or nobody's while our session was gone. With the failsafe a writable primary of the
 /// present epoch takes `master` back instead.
-pub fn give_way(scope: &Scope, world: &World, server: Server) -> Option<World> {
+pub(crate) fn give_way(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     let held = host.held.as_ref()?;
     let tree = &world.tree;
@@ -169,7 +169,7 @@ pub fn give_way(scope: &Scope, world: &World, server: Server) -> Option<World> {
 }
 
 /// Row S7, interleaving 20: a `master` of ours without a lease behind it.
-pub fn drop_stray(world: &World, server: Server) -> Option<World> {
+pub(crate) fn drop_stray(world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
     if world.tree.master != Some(server) || holds(world, server) || host.request.is_some() {
         return None;
@@ -180,6 +180,6 @@ pub fn drop_stray(world: &World, server: Server) -> Option<World> {
 }
 
 /// Whether a member is in S as recorded now.
-pub fn in_sync(world: &World, server: Server) -> bool {
+pub(crate) fn in_sync(world: &World, server: Server) -> bool {
     world.tree.sync & bit(server) != 0
 }

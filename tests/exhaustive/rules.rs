@@ -2,7 +2,7 @@
 
 /// A safety rule. [`Scope::without`] takes one out, to show that the search notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// Section 1: the server is read-only when the lease ends, whatever became of the agent (guard, fencing task).
     SelfFence,
     /// Section 1: the lease counts from the moment its renewal was sent, not from the answer.
@@ -61,46 +61,46 @@ pub enum Rule {
 
 /// What is searched.
 #[derive(Debug, Clone)]
-pub struct Scope {
+pub(crate) struct Scope {
     /// T in ticks, for the waiters.
-    pub lease: u8,
+    pub(crate) lease: u8,
     /// P in ticks.
-    pub proof: u8,
+    pub(crate) proof: u8,
     /// k: `sync_replicas`.
-    pub k: u8,
+    pub(crate) k: u8,
     /// How many writes clients send.
-    pub writes: u8,
+    pub(crate) writes: u8,
     /// No claim goes beyond this epoch.
-    pub epochs: u8,
+    pub(crate) epochs: u8,
     /// How many faults a run may have, of the kinds below.
-    pub faults: u8,
-    pub kinds: Faults,
+    pub(crate) faults: u8,
+    pub(crate) kinds: Faults,
     /// How slow ZooKeeper is.
-    pub delay: Delay,
+    pub(crate) delay: Delay,
     /// Worlds that differ in the servers' names alone are one.
-    pub symmetry: bool,
+    pub(crate) symmetry: bool,
     /// What was received is applied in a step of its own.
-    pub relay: bool,
+    pub(crate) relay: bool,
     /// Orderly releases of the role (`promote`).
-    pub switches: bool,
+    pub(crate) switches: bool,
     /// Members leave and join S while the primary works.
-    pub sync_changes: bool,
+    pub(crate) sync_changes: bool,
     /// `failover.failsafe`.
-    pub failsafe: bool,
+    pub(crate) failsafe: bool,
     /// Members freeze already at T − P.
-    pub early_freeze: bool,
+    pub(crate) early_freeze: bool,
     /// Whether promise 6 is examined too, from every state.
-    pub heals: bool,
+    pub(crate) heals: bool,
     /// The one promise that is examined; all where none is named.
-    pub only: Option<&'static str>,
+    pub(crate) only: Option<&'static str>,
     /// The rule that is missing.
-    pub without: Option<Rule>,
+    pub(crate) without: Option<Rule>,
 }
 
 /// How long a transaction is on its way. A shorter way loses no behaviour as long as its versions are checked: one that lands
 /// on what it was made from might as well have been sent later, and an answer that comes late only shortens a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delay {
+pub(crate) enum Delay {
     /// Sent, landed and answered at once.
     None,
     /// Landed at once, answered any time later.
@@ -113,7 +113,7 @@ pub enum Delay {
 
 /// Which transactions are slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slow {
+pub(crate) enum Slow {
     Renewals,
     Votes,
     Claims,
@@ -123,20 +123,20 @@ pub enum Slow {
 
 /// Which faults happen.
 #[derive(Debug, Clone, Default)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// mysqld is killed.
-    pub crash: bool,
+    pub(crate) crash: bool,
     /// A host stands still and goes on later.
-    pub pause: bool,
+    pub(crate) pause: bool,
     /// ZooKeeper expires a session, also of an agent that is well.
-    pub expiry: bool,
+    pub(crate) expiry: bool,
     /// An answer is lost, and the transaction may land later.
-    pub lost_answer: bool,
+    pub(crate) lost_answer: bool,
 }
 
 impl Scope {
     /// The smallest world: a crash of mysqld, an expiry, nothing else.
-    pub fn small() -> Self {
+    pub(crate) fn small() -> Self {
         Scope {
             lease: 2,
             proof: 2,
@@ -159,12 +159,12 @@ impl Scope {
     }
 
     /// Whether a rule is kept.
-    pub fn keeps(&self, rule: Rule) -> bool {
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
         self.without != Some(rule)
     }
 
     /// The same without a rule.
-    pub fn without(mut self, rule: Rule) -> Self {
+    pub(crate) fn without(mut self, rule: Rule) -> Self {
         self.without = Some(rule);
         // A way is easier to read where every server keeps its name.
         self.symmetry = false;

@@ -19,24 +19,24 @@ fn full() -> bool {
 }
 
 /// The larger scope where it is asked for.
-pub fn bounds(quick: Scope, larger: Scope) -> Scope {
+pub(crate) fn bounds(quick: Scope, larger: Scope) -> Scope {
     if full() { larger } else { quick }
 }
 
 /// How a search ended.
-pub struct Found {
+pub(crate) struct Found {
     /// States, different ones.
-    pub states: usize,
+    pub(crate) states: usize,
     /// Nothing was left out.
-    pub complete: bool,
+    pub(crate) complete: bool,
     /// What was broken, with the shortest way there.
-    pub broken: Vec<(&'static str, String)>,
+    pub(crate) broken: Vec<(&'static str, String)>,
     /// What should have been reached and was not.
-    pub unreached: Vec<&'static str>,
+    pub(crate) unreached: Vec<&'static str>,
 }
 
 /// Breadth first, so that a counterexample is a shortest one.
-pub fn search(scope: &Scope) -> Found {
+pub(crate) fn search(scope: &Scope) -> Found {
     let began = Instant::now();
     let stop = match scope.without {
         Some(_) => HasDiscoveries::AnyFailures,
@@ -73,7 +73,7 @@ pub fn search(scope: &Scope) -> Found {
 }
 
 /// Every state within the scope was visited, and every promise held.
-pub fn holds(scope: &Scope) {
+pub(crate) fn holds(scope: &Scope) {
     let found = search(scope);
     for (promise, way) in &found.broken {
         println!("BROKEN: {promise}\n{way}");
@@ -85,7 +85,7 @@ pub fn holds(scope: &Scope) {
 }
 
 /// Without the rule this promise is broken.
-pub fn needs(rule: Rule, promise: &str, scope: Scope) {
+pub(crate) fn needs(rule: Rule, promise: &str, scope: Scope) {
     let found = search(&scope.without(rule));
     for (promise, way) in &found.broken {
         println!("without {rule:?}: {promise} is broken:\n{way}");

@@ -14,7 +14,7 @@ use crate::{ensemble, faults, mysql, proof, race, role, symmetry, sync_set, time
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// A unit of time passes, for all.
     Tick,
     Of(Server, What),
@@ -22,7 +22,7 @@ pub enum Step {
 
 /// What happens at one server or its agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub(crate) enum What {
     // ZooKeeper
     Land,
     LandLate,
@@ -74,7 +74,7 @@ pub enum What {
 }
 
 /// In the order of urgency of a run without faults (see `promises::heals`).
-pub const ALL: &[What] = &[
+pub(crate) const ALL: &[What] = &[
     What::Thaw,
     What::Restart,
     What::Land,
@@ -120,7 +120,7 @@ pub const ALL: &[What] = &[
 
 impl What {
     /// Not part of a run in which nothing goes wrong any more and nobody asks for anything.
-    pub fn is_optional(self) -> bool {
+    pub(crate) fn is_optional(self) -> bool {
         use What::{Close, Crash, Disable, EarlyFreeze, Expire, GiveUp, Pause, Release, Remove, Undo, Write};
         matches!(
             self,
@@ -131,7 +131,7 @@ impl What {
 
 impl Scope {
     /// The state after `step`, where it can happen.
-    pub fn after(&self, world: &World, step: Step) -> Option<World> {
+    pub(crate) fn after(&self, world: &World, step: Step) -> Option<World> {
         let (server, what) = match step {
             Step::Tick => return time::tick(self, world),
             Step::Of(server, what) => (server, what),

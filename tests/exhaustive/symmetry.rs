@@ -9,7 +9,7 @@ const ALL: [Names; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], 
 
 /// One world for all that differ in names: the one whose hosts come in order. Where hosts are alike in what is compared the
 /// names stay, which only means that fewer worlds are taken for one.
-pub fn representative(world: &World) -> World {
+pub(crate) fn representative(world: &World) -> World {
     let mut order: [Server; SERVERS] = [0, 1, 2];
     order.sort_by_key(|server| rank(world, *server));
     let names = ALL.iter().find(|names| servers().all(|place| names[order[place as usize] as usize] == place));

@@ -15,7 +15,7 @@ fn recorder(scope: &Scope, world: &World) -> Option<Server> {
 }
 
 /// S ∪ {member} is recorded. Landing late does no harm: a superset is safe.
-pub fn add(scope: &Scope, world: &World, member: Server) -> Option<World> {
+pub(crate) fn add(scope: &Scope, world: &World, member: Server) -> Option<World> {
     let primary = recorder(scope, world)?;
     if member == primary || in_sync(world, member) {
         return None;
@@ -28,7 +28,7 @@ pub fn add(scope: &Scope, world: &World, member: Server) -> Option<World> {
 
 /// A member that says that it acknowledges no more leaves S. The floor is the primary's executed set as it was when a
 /// marker had been acknowledged: by another member, since this one is silent.
-pub fn remove(scope: &Scope, world: &World, member: Server) -> Option<World> {
+pub(crate) fn remove(scope: &Scope, world: &World, member: Server) -> Option<World> {
     let primary = recorder(scope, world)?;
     let host = world.host(primary);
     let silent = world.tree.intent & bit(member) == 0;
@@ -59,7 +59,7 @@ fn follows(scope: &Scope, world: &World, member: Server) -> bool {
 }
 
 /// Publishes its intent in `agents/<name>`.
-pub fn intend(scope: &Scope, world: &World, member: Server) -> Option<World> {
+pub(crate) fn intend(scope: &Scope, world: &World, member: Server) -> Option<World> {
     if !follows(scope, world, member) || world.host(member).semi || world.tree.intent & bit(member) != 0 {
         return None;
     }
@@ -70,7 +70,7 @@ pub fn intend(scope: &Scope, world: &World, member: Server) -> Option<World> {
 }
 
 /// Then reads `topology` again: in S it may go on.
-pub fn read_topology(scope: &Scope, world: &World, member: Server) -> Option<World> {
+pub(crate) fn read_topology(scope: &Scope, world: &World, member: Server) -> Option<World> {
     let host = world.host(member);
     let intends = world.tree.intent & bit(member) != 0 || !scope.keeps(Rule::IntentBeforeEnabling);
     let recorded = in_sync(world, member) || !scope.keeps(Rule::RecordBeforeEnabling);
@@ -83,7 +83,7 @@ pub fn read_topology(scope: &Scope, world: &World, member: Server) -> Option<Wor
 }
 
 /// Switches its replica side on, on a new connection.
-pub fn enable(_: &Scope, world: &World, member: Server) -> Option<World> {
+pub(crate) fn enable(_: &Scope, world: &World, member: Server) -> Option<World> {
     let host = world.host(member);
     if !host.enabling || !host.up || !host.io {
         return None;
@@ -95,7 +95,7 @@ pub fn enable(_: &Scope, world: &World, member: Server) -> Option<World> {
 }
 
 /// Switches it off, restarts its IO thread and says so. What it has acknowledged is still on its way.
-pub fn disable(scope: &Scope, world: &World, member: Server) -> Option<World> {
+pub(crate) fn disable(scope: &Scope, world: &World, member: Server) -> Option<World> {
     let host = world.host(member);
     if !scope.sync_changes || !host.up || !host.io || !host.semi || world.tree.intent & bit(member) == 0 {
         return None;

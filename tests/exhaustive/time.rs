@@ -8,7 +8,7 @@ use crate::world::{Host, Mode, World};
 /// Whatever an agent, its guard and its mysqld do, a server is read-only when its lease ends (`Fencer::run`, the guard): a
 /// tick that ends a lease makes it so, except on a host that stands still. All clocks run at the worst rate that is
 /// allowed: holders' at the slowest, which is what the drift in `timing::lease_length` pays for.
-pub fn tick(scope: &Scope, world: &World) -> Option<World> {
+pub(crate) fn tick(scope: &Scope, world: &World) -> Option<World> {
     let mut next = world.clone();
     let tree = &mut next.tree;
     tree.lease.age = (tree.lease.age + 1).min(scope.lease);
@@ -40,11 +40,11 @@ fn tick_host(scope: &Scope, host: &mut Host) {
 }
 
 /// Until when a server may be writable: its lease's end, or that of its acknowledged heartbeat, whichever is later.
-pub fn may_write(host: &Host) -> bool {
+pub(crate) fn may_write(host: &Host) -> bool {
     host.proof > 0 || host.held.as_ref().is_some_and(|held| held.left > 0)
 }
 
 /// The holder's length of a lease: T, counted on the slowest clock (nominally T − drift).
-pub fn lease_length(scope: &Scope) -> u8 {
+pub(crate) fn lease_length(scope: &Scope) -> u8 {
     if scope.keeps(Rule::Drift) { scope.lease } else { scope.lease + 1 }
 }

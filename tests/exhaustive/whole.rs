@@ -5,7 +5,7 @@ use crate::rules::{Delay, Faults, Rule, Scope, Slow};
 use crate::search::{bounds, holds};
 
 /// No fault at all; a lease that nobody renews needs none.
-pub const NO_FAULTS: Faults = Faults { crash: false, pause: false, expiry: false, lost_answer: false };
+pub(crate) const NO_FAULTS: Faults = Faults { crash: false, pause: false, expiry: false, lost_answer: false };
 
 #[test]
 fn crashes_and_expired_sessions_are_survived_and_heal() {

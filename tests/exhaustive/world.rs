@@ -12,136 +12,136 @@
 //!   agents do (`election::leader`), and the claim's own checks have to hold it together.
 
 /// A server, with its agent: 0, 1 or 2 (printed as db1, db2, db3).
-pub type Server = u8;
+pub(crate) type Server = u8;
 /// How many there are.
-pub const SERVERS: usize = 3;
+pub(crate) const SERVERS: usize = 3;
 /// A set of servers, one bit each.
-pub type Servers = u8;
+pub(crate) type Servers = u8;
 /// A set of client transactions, one bit each: a GTID set.
-pub type Writes = u8;
+pub(crate) type Writes = u8;
 
 /// The bit of a server, or of a write.
-pub const fn bit(index: u8) -> u8 {
+pub(crate) const fn bit(index: u8) -> u8 {
     1 << index
 }
 
 /// Everything but one server.
-pub const fn others(server: Server) -> Servers {
+pub(crate) const fn others(server: Server) -> Servers {
     !bit(server) & 0b111
 }
 
 /// All servers.
-pub fn servers() -> impl Iterator<Item = Server> {
+pub(crate) fn servers() -> impl Iterator<Item = Server> {
     0..SERVERS as u8
 }
 
 /// One state of the world.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct World {
-    pub tree: Tree,
-    pub hosts: [Host; SERVERS],
+pub(crate) struct World {
+    pub(crate) tree: Tree,
+    pub(crate) hosts: [Host; SERVERS],
     /// How many writes clients have sent.
-    pub sent: u8,
+    pub(crate) sent: u8,
     /// Which server numbered each write (the UUID in its GTID).
-    pub numbered: [Server; 3],
+    pub(crate) numbered: [Server; 3],
     /// Acknowledged to a client. For the promises alone: no agent looks at it.
-    pub acknowledged: Writes,
+    pub(crate) acknowledged: Writes,
     /// Who opened last. For the promises alone.
-    pub last_opened: Server,
+    pub(crate) last_opened: Server,
     /// How many more faults this run may have.
-    pub faults: u8,
+    pub(crate) faults: u8,
 }
 
 /// ZooKeeper: linearizable; only what decides is kept of each record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// `topology.epoch`.
-    pub epoch: u8,
+    pub(crate) epoch: u8,
     /// `topology.primary`.
-    pub primary: Option<Server>,
+    pub(crate) primary: Option<Server>,
     /// `topology.last_writer` (see `role::last_writer`).
-    pub last_writer: Server,
+    pub(crate) last_writer: Server,
     /// S: `topology.durability.sync`.
-    pub sync: Servers,
+    pub(crate) sync: Servers,
     /// `topology.durability.floor`.
-    pub floor: Writes,
+    pub(crate) floor: Writes,
     /// `master`: whose session holds it.
-    pub master: Option<Server>,
-    pub lease: Lease,
+    pub(crate) master: Option<Server>,
+    pub(crate) lease: Lease,
     /// `election/lock-…`: the newest of each member.
-    pub locks: [Option<Lock>; SERVERS],
+    pub(crate) locks: [Option<Lock>; SERVERS],
     /// `agents/<name>` says that this member means to acknowledge (interleaving 18).
-    pub intent: Servers,
+    pub(crate) intent: Servers,
 }
 
 /// `lease`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Lease {
-    pub name: Server,
-    pub epoch: u8,
-    pub opened: bool,
-    pub released: bool,
+pub(crate) struct Lease {
+    pub(crate) name: Server,
+    pub(crate) epoch: u8,
+    pub(crate) opened: bool,
+    pub(crate) released: bool,
     /// Ticks since this version was written; stops at T.
-    pub age: u8,
+    pub(crate) age: u8,
 }
 
 /// One vote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Lock {
-    pub received: Writes,
+pub(crate) struct Lock {
+    pub(crate) received: Writes,
     /// Its `topology_version` is the present one.
-    pub current: bool,
+    pub(crate) current: bool,
     /// For how long its member is known to have been frozen; stops at P.
-    pub frozen_for: u8,
+    pub(crate) frozen_for: u8,
 }
 
 /// A host: mysqld, agent and guard.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Host {
+pub(crate) struct Host {
     /// The whole host stands still (and its clock does not).
-    pub frozen: bool,
+    pub(crate) frozen: bool,
     /// Thawed after its lease had passed: has a moment to fence before that counts as a broken promise.
-    pub thawing: bool,
+    pub(crate) thawing: bool,
     /// mysqld runs.
-    pub up: bool,
-    pub mode: Mode,
+    pub(crate) up: bool,
+    pub(crate) mode: Mode,
     /// `gtid_executed`.
-    pub executed: Writes,
+    pub(crate) executed: Writes,
     /// Received into the relay log and not applied.
-    pub relay: Writes,
+    pub(crate) relay: Writes,
     /// Commits that wait for acknowledgements.
-    pub waiting: Writes,
+    pub(crate) waiting: Writes,
     /// Acknowledgements on their way to this server, by sender.
-    pub acks: [Writes; SERVERS],
+    pub(crate) acks: [Writes; SERVERS],
     /// The channel's source.
-    pub source: Option<Server>,
+    pub(crate) source: Option<Server>,
     /// The IO thread runs.
-    pub io: bool,
+    pub(crate) io: bool,
     /// Acknowledges what it receives (semi-sync's replica side, on a connection made while it was on).
-    pub semi: bool,
+    pub(crate) semi: bool,
     /// Has read a `topology` in which it is in S, and will switch `semi` on (interleaving 18).
-    pub enabling: bool,
+    pub(crate) enabling: bool,
     /// Ticks since its agent stopped its IO thread for a race; none while it was not.
-    pub frozen_for: Option<u8>,
+    pub(crate) frozen_for: Option<u8>,
     /// The agent's lease as it knows it.
-    pub held: Option<Held>,
+    pub(crate) held: Option<Held>,
     /// Ticks until the lease that its claim replaced cannot be in use any more.
-    pub wait: u8,
+    pub(crate) wait: u8,
     /// The checks before opening passed, the statement is not sent yet (interleaving 14).
-    pub opening: bool,
+    pub(crate) opening: bool,
     /// The transaction under way.
-    pub request: Option<Request>,
+    pub(crate) request: Option<Request>,
     /// One that the agent has given up, and that may land all the same (interleaving 20).
-    pub late: Option<Request>,
+    pub(crate) late: Option<Request>,
     /// The failsafe: ticks for which the last acknowledged heartbeat counts.
-    pub proof: u8,
+    pub(crate) proof: u8,
     /// A heartbeat's commit that waits: its age and who has acknowledged it.
-    pub heartbeat: Option<(u8, Servers)>,
+    pub(crate) heartbeat: Option<(u8, Servers)>,
 }
 
 /// Whether a server takes writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Mode {
+pub(crate) enum Mode {
     ReadOnly,
     Writable,
     /// Read-only was asked for and waits for commits: takes nothing new, and those may still return.
@@ -150,32 +150,32 @@ pub enum Mode {
 
 /// A lease as its holder knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Held {
-    pub epoch: u8,
+pub(crate) struct Held {
+    pub(crate) epoch: u8,
     /// The record is known to say `opened`.
-    pub opened: bool,
+    pub(crate) opened: bool,
     /// Ticks until its end, on the slowest clock that is allowed.
-    pub left: u8,
+    pub(crate) left: u8,
 }
 
 /// A transaction on its way to ZooKeeper and back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Request {
-    pub kind: Kind,
+pub(crate) struct Request {
+    pub(crate) kind: Kind,
     /// `topology`, `lease`, the counted locks and `agents/…` still have the versions it was made from.
-    pub topology: bool,
-    pub lease: bool,
-    pub locks: bool,
-    pub agents: bool,
+    pub(crate) topology: bool,
+    pub(crate) lease: bool,
+    pub(crate) locks: bool,
+    pub(crate) agents: bool,
     /// Ticks since it was sent; stops at T.
-    pub age: u8,
+    pub(crate) age: u8,
     /// What ZooKeeper has answered; none while it has not got there.
-    pub landed: Option<bool>,
+    pub(crate) landed: Option<bool>,
 }
 
 /// What a transaction is for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// `LeaseKeeper::renew`.
     Renew { opened: bool },
     /// Row R8.
@@ -190,7 +190,7 @@ pub enum Kind {
 
 impl World {
     /// Three healthy servers; db1 is the primary of epoch 1, db2 and db3 are all of S and acknowledge.
-    pub fn new(lease: u8, faults: u8) -> Self {
+    pub(crate) fn new(lease: u8, faults: u8) -> Self {
         let replica = Host {
             frozen: false,
             thawing: false,
@@ -242,21 +242,21 @@ impl World {
         }
     }
 
-    pub fn host(&self, server: Server) -> &Host {
+    pub(crate) fn host(&self, server: Server) -> &Host {
         &self.hosts[server as usize]
     }
 
-    pub fn host_mut(&mut self, server: Server) -> &mut Host {
+    pub(crate) fn host_mut(&mut self, server: Server) -> &mut Host {
         &mut self.hosts[server as usize]
     }
 
     /// All requests that may still land, with their senders.
-    pub fn requests_mut(&mut self) -> impl Iterator<Item = &mut Request> {
+    pub(crate) fn requests_mut(&mut self) -> impl Iterator<Item = &mut Request> {
         self.hosts.iter_mut().flat_map(|host| host.request.iter_mut().chain(host.late.iter_mut()))
     }
 
     /// `topology` was written: every vote and transaction made from the version before is out of date.
-    pub fn topology_changed(&mut self) {
+    pub(crate) fn topology_changed(&mut self) {
         for lock in self.tree.locks.iter_mut().flatten() {
             lock.current = false;
         }
@@ -264,19 +264,19 @@ impl World {
     }
 
     /// `lease` was written.
-    pub fn lease_changed(&mut self) {
+    pub(crate) fn lease_changed(&mut self) {
         self.requests_mut().for_each(|request| request.lease = false);
     }
 
     /// A member's lock was created or deleted.
-    pub fn lock_changed(&mut self, of: Server) {
+    pub(crate) fn lock_changed(&mut self, of: Server) {
         self.requests_mut()
             .filter(|request| matches!(request.kind, Kind::Claim { counted, .. } if counted & bit(of) != 0))
             .for_each(|request| request.locks = false);
     }
 
     /// `agents/<name>` of a member was written.
-    pub fn agent_changed(&mut self, of: Server) {
+    pub(crate) fn agent_changed(&mut self, of: Server) {
         self.requests_mut()
             .filter(|request| matches!(request.kind, Kind::Remove { member, .. } if member == of))
             .for_each(|request| request.agents = false);
@@ -285,17 +285,17 @@ impl World {
 
 impl Host {
     /// All that it cannot lose any more (`ServerFacts::received`).
-    pub fn received(&self) -> Writes {
+    pub(crate) fn received(&self) -> Writes {
         self.executed | self.relay
     }
 
     /// Clients' commits can return OK here.
-    pub fn takes_writes(&self) -> bool {
+    pub(crate) fn takes_writes(&self) -> bool {
         self.up && self.mode != Mode::ReadOnly
     }
 
     /// Read-only, and nothing that waited can return any more.
-    pub fn make_read_only(&mut self) {
+    pub(crate) fn make_read_only(&mut self) {
         self.mode = Mode::ReadOnly;
         self.waiting = 0;
         self.acks = [0; SERVERS];
