@@ -9,6 +9,7 @@ mod live_cases {
     pub(crate) mod durability;
     pub(crate) mod partitions;
     pub(crate) mod restarts;
+    pub(crate) mod storage;
     pub(crate) mod switches;
 }
 mod scene;

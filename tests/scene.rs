@@ -48,6 +48,13 @@ impl Scene {
         topology["primary"].as_str().unwrap_or_default().to_owned()
     }
 
+    /// Waits until the server of `old` is back as a replica of `primary` and everything is at rest. It may hold what was in
+    /// flight when it died: then the operator decides.
+    pub(crate) async fn returns(&self, old: &str, primary: &str) {
+        self.cluster.takes_back(old, primary, LIMIT).await;
+        at_rest(&self.cluster, primary).await;
+    }
+
     /// Ends client and probe and checks what every test promises: one writer at every instant, nothing lost.
     pub(crate) async fn end(self) -> (Cluster, Written) {
         let acknowledged = self.writer.so_far().acknowledged_ids().len();
@@ -57,6 +64,14 @@ impl Scene {
         assert_nothing_lost(&self.cluster, &written).await;
         (self.cluster, written)
     }
+}
+
+/// Whether the network cannot be cut here; says so.
+pub(crate) fn cannot(stage: &Stage) -> bool {
+    if !stage.can_partition() {
+        eprintln!("skipped: the network cannot be cut with loopback addresses; run as root");
+    }
+    !stage.can_partition()
 }
 
 /// Waits until `primary` is named, all others follow it, and everything has been seen once: heartbeats on the

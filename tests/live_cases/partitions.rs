@@ -1,14 +1,7 @@
 //! Networks that fail. All need namespaces; with loopback addresses they say so and pass over.
 
-use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless};
-use crate::support::{Kind, Stage, run, wait_for};
-
-fn cannot(stage: &Stage) -> bool {
-    if !stage.can_partition() {
-        eprintln!("skipped: the network cannot be cut with loopback addresses; run as root");
-    }
-    !stage.can_partition()
-}
+use crate::scene::{LIMIT, Scene, at_rest, cannot, epoch, lossless};
+use crate::support::{Kind, run, wait_for};
 
 /// a3: the primary's agent loses ZooKeeper. Its server is read-only before another takes writes, and follows later.
 #[test]

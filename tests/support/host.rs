@@ -10,7 +10,7 @@ use mysql_async::prelude::FromRow;
 use rustix::process::Signal;
 
 use super::network::Namespace;
-use super::process::{Bond, Process};
+use super::process::{Bond, Process, command};
 use super::sql;
 
 /// What runs on a host.
@@ -35,6 +35,9 @@ impl Kind {
         ["zookeeper.log", "mysqld.log", "agent.log", "guard.log"][self as usize]
     }
 }
+
+/// The data directory's name in the host's folder.
+pub(super) const DATA: &str = "mysql";
 
 /// How a process is started: program and arguments.
 pub(super) type Launch = (PathBuf, Vec<String>);
@@ -117,6 +120,16 @@ impl Host {
         self.processes()[kind as usize].as_ref().map(Process::pid)
     }
 
+    /// Freezes everything that runs here, as when its virtual machine stands still.
+    pub(crate) fn pause_all(&self) {
+        self.processes().iter_mut().flatten().for_each(|process| process.signal(Signal::STOP));
+    }
+
+    /// Lets everything go on.
+    pub(crate) fn resume_all(&self) {
+        self.processes().iter_mut().flatten().for_each(|process| process.signal(Signal::CONT));
+    }
+
     /// Kills everything that runs here at one stroke: first all signals, then the waiting.
     pub(crate) fn kill_all(&self) {
         let mut processes = self.processes();
@@ -126,6 +139,19 @@ impl Host {
         for process in processes.iter_mut().flatten() {
             process.kill();
         }
+    }
+
+    /// Runs a short command as on the host, which sees the host's own disks; panics when it fails.
+    pub(crate) fn run(&self, words: &[&str]) -> String {
+        match &self.namespace {
+            Some(namespace) => namespace.run(words),
+            None => command(words),
+        }
+    }
+
+    /// Where mysqld keeps its data (to be read through [`Host::run`]).
+    pub(crate) fn data_directory(&self) -> PathBuf {
+        self.folder.join(DATA)
     }
 
     /// Where the output of a process goes.

@@ -162,6 +162,14 @@ impl Probed {
         None
     }
 
+    /// The same without what `host` answered within `span`: the one second that a thawed host has to fence itself.
+    pub(crate) fn without(mut self, host: &str, span: Span) -> Self {
+        if let Some(samples) = self.samples.get_mut(host) {
+            samples.retain(|sample| sample.answered < span.from || sample.asked > span.to);
+        }
+        self
+    }
+
     /// Panics when two servers were certainly writable at one instant, or when hardly anything was seen.
     pub(crate) fn assert_one_writer(&self) {
         let all: usize = self.samples.values().map(Vec::len).sum();

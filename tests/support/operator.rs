@@ -1,0 +1,58 @@
+//! What the operator decides, since the product rightly does not.
+
+use std::time::Duration;
+
+use super::checks::wait_for;
+use super::cluster::Cluster;
+
+impl Cluster {
+    /// A write that was in flight when its server was killed (never acknowledged) may be there after the restart, as a
+    /// transaction that no other server has: the product then keeps that server out until an operator decides. Here
+    /// the operator says that it may stay: the primary gets empty transactions of these names. How many there were.
+    pub(crate) async fn absolve(&self, old: &str, primary: &str) -> usize {
+        let primary = self.host(primary);
+        let of_primary: String = primary.value("SELECT @@global.gtid_executed").await;
+        let extra: String =
+            self.host(old).value(&format!("SELECT GTID_SUBTRACT(@@global.gtid_executed, '{of_primary}')")).await;
+        let all = single_gtids(&extra);
+        for gtid in &all {
+            let named = format!("SET gtid_next = '{gtid}'");
+            primary.execute(&[&named, "BEGIN", "COMMIT", "SET gtid_next = AUTOMATIC"]).await;
+        }
+        all.len()
+    }
+
+    /// Waits until the server of `old` follows `primary`, as far as its agent says; where it is kept out for transactions of its
+    /// own, it is absolved. How many those were.
+    pub(crate) async fn takes_back(&self, old: &str, primary: &str, limit: Duration) -> usize {
+        let mut absolved = 0;
+        wait_for(&format!("{old} follows {primary}"), limit, async || {
+            let topology = self.tree.get("topology").await?.ok_or("there is no topology")?;
+            if topology["primary"] == primary && topology["members"][old]["state"] == "READ" {
+                return Ok(());
+            }
+            let agent = self.tree.get(&format!("agents/{old}")).await?.ok_or("its agent is missing")?;
+            if topology["primary"] == primary && agent["reason"] == "diverged" {
+                absolved += self.absolve(old, primary).await;
+            }
+            Err(format!("{topology}; {agent}"))
+        })
+        .await;
+        absolved
+    }
+}
+
+/// `uuid:1:5-7,uuid:…` one by one.
+fn single_gtids(set: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for part in set.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let mut words = part.split(':');
+        let uuid = words.next().unwrap_or_default();
+        for interval in words {
+            let (first, last) = interval.split_once('-').unwrap_or((interval, interval));
+            let (first, last): (u64, u64) = (first.parse().expect("a number"), last.parse().expect("a number"));
+            all.extend((first..=last).map(|number| format!("{uuid}:{number}")));
+        }
+    }
+    all
+}
