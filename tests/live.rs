@@ -7,7 +7,9 @@ mod live_cases {
     pub(crate) mod bad_days;
     pub(crate) mod crashes;
     pub(crate) mod durability;
+    pub(crate) mod frozen;
     pub(crate) mod partitions;
+    pub(crate) mod replicas;
     pub(crate) mod restarts;
     pub(crate) mod storage;
     pub(crate) mod switches;

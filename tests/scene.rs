@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Cluster, ClusterOptions, Host, ReadOnlyProbe, Stage, Writer, WriterOptions, Written, assert_nothing_lost, wait_for,
+    Cluster, ClusterOptions, Host, ReadOnlyProbe, Span, Stage, Writer, WriterOptions, Written, assert_nothing_lost,
+    wait_for,
 };
 
 /// When a test gives up. Not how fast something has to be: the benchmark measures that.
@@ -21,18 +22,24 @@ pub(crate) struct Scene {
     pub(crate) cluster: Cluster,
     pub(crate) writer: Writer,
     pub(crate) probe: ReadOnlyProbe,
+    forgiven: Vec<(String, Span)>,
+    others: Vec<Written>,
 }
 
 impl Scene {
     /// Starts everything and waits until the replica set is adopted and at rest.
     pub(crate) async fn start(stage: &Stage, options: ClusterOptions) -> Self {
-        let cluster = Cluster::start(stage, options).await;
+        Self::of(Cluster::start(stage, options).await).await
+    }
+
+    /// The same with servers that run already, without their agents.
+    pub(crate) async fn of(cluster: Cluster) -> Self {
         cluster.start_agents();
         at_rest(&cluster, "db1").await;
         let writer = Writer::start(&cluster, WriterOptions::default());
         let probe = ReadOnlyProbe::start(&cluster);
         writer.wait_for_acknowledged(50).await;
-        Self { cluster, writer, probe }
+        Self { cluster, writer, probe, forgiven: Vec::new(), others: Vec::new() }
     }
 
     /// Waits until another server than `old` takes writes, and the client's writes go there.
@@ -43,8 +50,7 @@ impl Scene {
                 topology["primary"].is_string() && topology["primary"] != old
             })
             .await;
-        let acknowledged = self.writer.so_far().acknowledged_ids().len();
-        self.writer.wait_for_acknowledged(acknowledged + 50).await;
+        self.writer.wait_for_acknowledged(50).await;
         topology["primary"].as_str().unwrap_or_default().to_owned()
     }
 
@@ -55,13 +61,26 @@ impl Scene {
         at_rest(&self.cluster, primary).await;
     }
 
+    /// A stretch in which this server may seem writable beside another: the second that a thawed host has to fence itself.
+    pub(crate) fn forgive(&mut self, host: &str, span: Span) {
+        self.forgiven.push((host.to_owned(), span));
+    }
+
+    /// What another client has written is to be there in the end, too.
+    pub(crate) fn remember(&mut self, written: Written) {
+        self.others.push(written);
+    }
+
     /// Ends client and probe and checks what every test promises: one writer at every instant, nothing lost.
     pub(crate) async fn end(self) -> (Cluster, Written) {
-        let acknowledged = self.writer.so_far().acknowledged_ids().len();
-        self.writer.wait_for_acknowledged(acknowledged + 20).await;
+        self.writer.wait_for_acknowledged(20).await;
         let written = self.writer.stop().await;
-        self.probe.stop().await.assert_one_writer();
-        assert_nothing_lost(&self.cluster, &written).await;
+        let probed = self.probe.stop().await;
+        let probed = self.forgiven.iter().fold(probed, |probed, (host, span)| probed.without(host, *span));
+        probed.assert_one_writer();
+        for written in self.others.iter().chain([&written]) {
+            assert_nothing_lost(&self.cluster, written).await;
+        }
         (self.cluster, written)
     }
 }

@@ -1,7 +1,7 @@
 //! Disks that fill up.
 
 use crate::scene::{Scene, cannot, lossless};
-use crate::support::{ClusterOptions, Kind, run};
+use crate::support::{ClusterOptions, run};
 
 /// m1: the disk under the primary's data directory is full. Its server is fenced (at the last killed), another takes
 /// over, and it comes back as a replica once there is room.
@@ -16,10 +16,6 @@ fn m1_disk_full() {
         scene.cluster.fill_disk("db1");
         let primary = scene.failed_over_from("db1").await;
         scene.cluster.empty_disk("db1");
-        // As systemd would, where the fence had to kill it.
-        if !scene.cluster.host("db1").is_running(Kind::Mysqld) {
-            scene.cluster.start_mysqld("db1").await;
-        }
         scene.returns("db1", &primary).await;
         scene.end().await;
     });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::checks::wait_for;
 use super::cluster::Cluster;
+use super::host::Kind;
 
 impl Cluster {
     /// A write that was in flight when its server was killed (never acknowledged) may be there after the restart, as a
@@ -22,11 +23,14 @@ impl Cluster {
         all.len()
     }
 
-    /// Waits until the server of `old` follows `primary`, as far as its agent says; where it is kept out for transactions of its
-    /// own, it is absolved. How many those were.
+    /// Waits until the server of `old` follows `primary`, as far as its agent says. A mysqld that a fence had to kill is started
+    /// again, as systemd would; where it is kept out for transactions of its own, it is absolved. How many those were.
     pub(crate) async fn takes_back(&self, old: &str, primary: &str, limit: Duration) -> usize {
         let mut absolved = 0;
         wait_for(&format!("{old} follows {primary}"), limit, async || {
+            if !self.host(old).is_running(Kind::Mysqld) {
+                self.start_mysqld(old).await;
+            }
             let topology = self.tree.get("topology").await?.ok_or("there is no topology")?;
             if topology["primary"] == primary && topology["members"][old]["state"] == "READ" {
                 return Ok(());
