@@ -8,6 +8,7 @@ mod live_cases {
     pub(crate) mod crashes;
     pub(crate) mod durability;
     pub(crate) mod frozen;
+    pub(crate) mod networks;
     pub(crate) mod partitions;
     pub(crate) mod replicas;
     pub(crate) mod restarts;
