@@ -4,6 +4,8 @@
 //! In `lossless` the agents switch semi-sync on; a test begins when every replica acknowledges.
 
 mod live_cases {
+    pub(crate) mod accounts;
+    pub(crate) mod backups;
     pub(crate) mod bad_days;
     pub(crate) mod crashes;
     pub(crate) mod durability;
@@ -12,6 +14,7 @@ mod live_cases {
     pub(crate) mod partitions;
     pub(crate) mod replicas;
     pub(crate) mod restarts;
+    pub(crate) mod rooms;
     pub(crate) mod storage;
     pub(crate) mod switches;
 }

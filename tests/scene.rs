@@ -153,3 +153,43 @@ pub(crate) async fn epoch(cluster: &Cluster) -> u64 {
     let topology = cluster.wait_for_topology("there is one", LIMIT, |_| true).await;
     topology["epoch"].as_u64().expect("the epoch is a number")
 }
+
+/// The number of the lease's last renewal.
+async fn sequence(cluster: &Cluster) -> Result<u64, String> {
+    let lease = cluster.tree.get("lease").await?.ok_or("there is no lease")?;
+    lease["sequence"].as_u64().ok_or_else(|| format!("no sequence in {lease}"))
+}
+
+/// Waits until the lease has been renewed so many times.
+pub(crate) async fn renewed(cluster: &Cluster, times: u64) {
+    let start = wait_for("the lease can be read", LIMIT, async || sequence(cluster).await).await;
+    wait_for("the lease goes on being renewed", LIMIT, async || match sequence(cluster).await? {
+        now if now >= start + times => Ok(()),
+        now => Err(format!("at {now}, from {start}")),
+    })
+    .await;
+}
+
+/// What the agent of a host says now: reason and text.
+async fn said(cluster: &Cluster, host: &str) -> Result<(String, String), String> {
+    let agent = cluster.tree.get(&format!("agents/{host}")).await?.ok_or("its agent is missing")?;
+    let word = |key: &str| agent[key].as_str().unwrap_or_default().to_owned();
+    Ok((word("reason"), word("detail")))
+}
+
+/// Waits until the agent of `host` gives this reason.
+pub(crate) async fn says(cluster: &Cluster, host: &str, reason: &str) {
+    wait_for(&format!("{host} says {reason}"), LIMIT, async || match said(cluster, host).await? {
+        (now, _) if now == reason => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+}
+
+/// Ends a test in which nothing may have happened: no role changed since the epoch `before`, no write failed.
+pub(crate) async fn nothing_happened(scene: Scene, before: u64) {
+    assert_eq!(epoch(&scene.cluster).await, before, "a role changed");
+    let (_, written) = scene.end().await;
+    let (_, failed, unknown) = written.counts();
+    assert_eq!((failed, unknown), (0, 0), "writes failed");
+}

@@ -46,3 +46,18 @@ fn a1_agent_frozen_and_thawed() {
         scene.end().await;
     });
 }
+
+/// a1: the primary's agent is killed and kept down. Another takes over and makes its server read-only over the network; the
+/// agent, started much later, follows.
+#[test]
+fn a1_agent_killed_and_kept_down() {
+    run("a1_agent_kept_down", async |stage| {
+        let scene = Scene::start(&stage, lossless()).await;
+        scene.cluster.host("db1").kill(Kind::Agent);
+        let primary = scene.failed_over_from("db1").await;
+        assert!(!scene.cluster.host("db1").is_writable().await.unwrap_or(false), "the old primary takes writes");
+        scene.cluster.host("db1").start(Kind::Agent);
+        scene.returns("db1", &primary).await;
+        scene.end().await;
+    });
+}

@@ -2,24 +2,8 @@
 
 use std::time::Duration;
 
-use crate::scene::{LIMIT, Scene, cannot, epoch, lossless};
-use crate::support::{Cluster, Way, run, wait_for};
-
-/// The number of the lease's last renewal.
-async fn sequence(cluster: &Cluster) -> Result<u64, String> {
-    let lease = cluster.tree.get("lease").await?.ok_or("there is no lease")?;
-    lease["sequence"].as_u64().ok_or_else(|| format!("no sequence in {lease}"))
-}
-
-/// Waits until the lease has been renewed so many times.
-async fn renewed(cluster: &Cluster, times: u64) {
-    let start = wait_for("the lease can be read", LIMIT, async || sequence(cluster).await).await;
-    wait_for("the lease goes on being renewed", LIMIT, async || match sequence(cluster).await? {
-        now if now >= start + times => Ok(()),
-        now => Err(format!("at {now}, from {start}")),
-    })
-    .await;
-}
+use crate::scene::{LIMIT, Scene, cannot, epoch, lossless, nothing_happened, renewed};
+use crate::support::{Way, run, wait_for};
 
 /// The primary's requests to ZooKeeper are lost; the answers would come through.
 #[test]
@@ -122,11 +106,4 @@ fn apart(name: &str, ways: &[Way]) {
         }
         nothing_happened(scene, before).await;
     });
-}
-
-async fn nothing_happened(scene: Scene, before: u64) {
-    assert_eq!(epoch(&scene.cluster).await, before, "a role changed");
-    let (_, written) = scene.end().await;
-    let (_, failed, unknown) = written.counts();
-    assert_eq!((failed, unknown), (0, 0), "writes failed");
 }

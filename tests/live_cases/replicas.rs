@@ -1,23 +1,7 @@
 //! Replicas that are behind, broken or gone when the primary is lost.
 
-use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless};
-use crate::support::{Cluster, Kind, run, wait_for};
-
-/// What the agent of a host says now: reason and text.
-async fn said(cluster: &Cluster, host: &str) -> Result<(String, String), String> {
-    let agent = cluster.tree.get(&format!("agents/{host}")).await?.ok_or("its agent is missing")?;
-    let word = |key: &str| agent[key].as_str().unwrap_or_default().to_owned();
-    Ok((word("reason"), word("detail")))
-}
-
-/// Waits until the agent of `host` gives this reason.
-async fn says(cluster: &Cluster, host: &str, reason: &str) {
-    wait_for(&format!("{host} says {reason}"), LIMIT, async || match said(cluster, host).await? {
-        (now, _) if now == reason => Ok(()),
-        other => Err(format!("{other:?}")),
-    })
-    .await;
-}
+use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless, says};
+use crate::support::{Cluster, Kind, run};
 
 /// A replica that stopped long ago is not promoted, although it is the last one alive; `status` says why. Once one that
 /// holds what was acknowledged since is back, the cluster goes on.

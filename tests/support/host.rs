@@ -196,6 +196,11 @@ impl Host {
         let _ = conn.disconnect().await;
     }
 
+    /// A connection as root, or as a client over TCP. An error when the server does not let it in.
+    pub(crate) async fn connect(&self, client: bool) -> Result<mysql_async::Conn, sql::Failure> {
+        if client { sql::connect_app(self.address).await } else { sql::connect_root(&self.socket).await }
+    }
+
     /// A connection as root on which this statement has been executed, for what lasts as long as its session (locks).
     pub(crate) async fn hold(&self, statement: &str) -> mysql_async::Conn {
         use mysql_async::prelude::Queryable;
