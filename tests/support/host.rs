@@ -105,6 +105,25 @@ impl Host {
         }
     }
 
+    /// Sends a signal if it runs: for faults that may meet a process which another fault has ended.
+    pub(crate) fn signal_if_running(&self, kind: Kind, signal: Signal) {
+        if let Some(process) = &mut self.processes()[kind as usize] {
+            process.signal(signal);
+        }
+    }
+
+    /// Starts it unless it runs: what systemd does for a service that has ended.
+    pub(crate) fn start_if_ended(&self, kind: Kind) {
+        if !self.is_running(kind) {
+            self.start(kind);
+        }
+    }
+
+    /// Whether it was ever started here.
+    pub(crate) fn was_started(&self, kind: Kind) -> bool {
+        self.processes()[kind as usize].is_some()
+    }
+
     /// Whether it was started and has not ended.
     pub(crate) fn is_running(&self, kind: Kind) -> bool {
         self.processes()[kind as usize].as_mut().is_some_and(Process::is_running)

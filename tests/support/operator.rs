@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::checks::wait_for;
 use super::cluster::Cluster;
 use super::host::Kind;
+use super::network::MYSQL_PORT;
 
 impl Cluster {
     /// A write that was in flight when its server was killed (never acknowledged) may be there after the restart, as a
@@ -43,6 +44,35 @@ impl Cluster {
         })
         .await;
         absolved
+    }
+}
+
+/// How long a copy of the whole primary may take.
+const CLONE: Duration = Duration::from_secs(60);
+
+impl Cluster {
+    /// Rebuilds the server of `host` from `primary` with the CLONE plugin: all that it had is gone. mysqld ends by itself
+    /// when the copy is complete; whoever keeps it running starts it again. An error where the copy did not come about.
+    pub(crate) async fn rebuild(&self, host: &str, primary: &str) -> Result<(), String> {
+        use mysql_async::prelude::Queryable;
+        let (host, donor) = (self.host(host), format!("{}:{MYSQL_PORT}", self.host(primary).address));
+        let mut conn = host.connect(false).await?;
+        let copy = async {
+            conn.query_drop(format!("SET GLOBAL clone_valid_donor_list = '{donor}'")).await?;
+            conn.query_drop(format!(
+                "CLONE INSTANCE FROM 'agent'@'{}':{MYSQL_PORT} IDENTIFIED BY 'agent-secret'",
+                self.host(primary).address
+            ))
+            .await
+        };
+        // 3707: cloned, and nobody there to restart it.
+        const SHUT_DOWN: u16 = 3707;
+        match tokio::time::timeout(CLONE, copy).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(mysql_async::Error::Server(error))) if error.code == SHUT_DOWN => Ok(()),
+            Ok(Err(error)) => Err(format!("cloning {primary} to {}: {error}", host.name)),
+            Err(_) => Err(format!("cloning {primary} to {} took longer than {CLONE:?}", host.name)),
+        }
     }
 }
 
