@@ -175,8 +175,8 @@ impl Run<'_> {
             let agent = tree.get(&format!("agents/{name}")).await?.ok_or_else(|| format!("{name}: no agent"))?;
             let (reason, detail) = (&agent["reason"], &agent["detail"]);
             if *reason == "diverged" && *name != primary {
-                self.tell(format!("  {name} is rebuilt from {primary}: {detail}"));
-                self.cluster.rebuild(name, &primary).await?;
+                self.struck.without_agent(host, self.cluster.rebuild(name, &primary)).await?;
+                self.tell(format!("  {name} was rebuilt from {primary}: {detail}"));
                 self.figures.rebuilt += 1;
             }
             let (state, expected) = (&topology["members"][name]["state"], *name == primary);

@@ -59,6 +59,15 @@ impl Struck {
         open(&self.forgiven).push((host.name.clone(), Span { from, to }, why));
     }
 
+    /// Does something while the host's agent is stopped.
+    pub(crate) async fn without_agent<T>(&self, host: &Host, work: impl Future<Output = T>) -> T {
+        self.hold(host, Kind::Agent);
+        host.kill(Kind::Agent);
+        let done = work.await;
+        self.release(host, Kind::Agent);
+        done
+    }
+
     /// What is forgiven in this round.
     pub(crate) fn take_forgiven(&self) -> Vec<(String, Span, Why)> {
         std::mem::take(&mut open(&self.forgiven))

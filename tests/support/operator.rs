@@ -53,11 +53,15 @@ const CLONE: Duration = Duration::from_secs(60);
 impl Cluster {
     /// Rebuilds the server of `host` from `primary` with the CLONE plugin: all that it had is gone. mysqld ends by itself
     /// when the copy is complete; whoever keeps it running starts it again. An error where the copy did not come about.
+    ///
+    /// CLONE is refused under `super_read_only` (seen on 9.7), so that is lifted, `read_only` alone stays: its agent, which would
+    /// fence it for that, is not to run.
     pub(crate) async fn rebuild(&self, host: &str, primary: &str) -> Result<(), String> {
         use mysql_async::prelude::Queryable;
         let (host, donor) = (self.host(host), format!("{}:{MYSQL_PORT}", self.host(primary).address));
         let mut conn = host.connect(false).await?;
         let copy = async {
+            conn.query_drop("SET GLOBAL super_read_only = OFF").await?;
             conn.query_drop(format!("SET GLOBAL clone_valid_donor_list = '{donor}'")).await?;
             conn.query_drop(format!(
                 "CLONE INSTANCE FROM 'agent'@'{}':{MYSQL_PORT} IDENTIFIED BY 'agent-secret'",
