@@ -46,6 +46,14 @@ struct Run<'a> {
     started: Instant,
 }
 
+/// A cluster in which all is well.
+#[derive(Clone, Debug)]
+struct Rest {
+    primary: String,
+    epoch: u64,
+    renewals: u64,
+}
+
 /// Runs rounds until the time is over; the figures. Panics with what was broken, so that the files are kept.
 pub(crate) async fn run(stage: &Stage, order: Order, story: &Story) -> Figures {
     let options = ClusterOptions { name: "chaos".into(), hosts: order.hosts, ..lossless() };
@@ -144,17 +152,39 @@ impl Run<'_> {
     }
 
     /// All faults are over: everything comes back by itself, but for what an operator has to decide. The primary.
+    ///
+    /// What is published may be older than the last fault, which may yet have its consequences: all has to be well, with the
+    /// same primary in the same epoch, for so many renewals of its lease.
     async fn heal(&mut self) -> String {
+        const RENEWALS: u64 = 10;
         let over = Instant::now();
+        let mut well: Option<(Instant, Rest)> = None;
         loop {
             let seen = match self.look().await {
-                Ok(primary) => {
-                    let took = over.elapsed();
-                    self.figures.longest_healing = self.figures.longest_healing.max(took);
-                    self.tell(format!("  healed {:.1} s after the last fault: {primary}", took.as_secs_f64()));
-                    return primary;
+                Ok(now) => {
+                    let (since, first) = match well.take() {
+                        Some((since, first)) if first.primary == now.primary && first.epoch == now.epoch => {
+                            (since, first)
+                        }
+                        _ => (Instant::now(), now.clone()),
+                    };
+                    if now.renewals >= first.renewals + RENEWALS {
+                        let took = since.duration_since(over);
+                        self.figures.longest_healing = self.figures.longest_healing.max(took);
+                        let seconds = took.as_secs_f64();
+                        self.tell(format!(
+                            "  healed {seconds:.1} s after the last fault: {} in epoch {}",
+                            now.primary, now.epoch
+                        ));
+                        return now.primary;
+                    }
+                    well = Some((since, first));
+                    "all is well, and the lease is not renewed".to_owned()
                 }
-                Err(seen) => seen,
+                Err(seen) => {
+                    well = None;
+                    seen
+                }
             };
             if over.elapsed() > HEALED {
                 self.figures.unhealed += 1;
@@ -166,7 +196,7 @@ impl Run<'_> {
     }
 
     /// The primary, if all is well; else what is not.
-    async fn look(&mut self) -> Result<String, String> {
+    async fn look(&mut self) -> Result<Rest, String> {
         let tree = &self.cluster.tree;
         let topology = tree.get("topology").await?.ok_or("there is no topology")?;
         let primary = topology["primary"].as_str().ok_or_else(|| topology.to_string())?.to_owned();
@@ -191,7 +221,9 @@ impl Run<'_> {
                 return Err(format!("{name} is {state}: {reason}: {detail} (primary {primary})"));
             }
         }
-        Ok(primary)
+        let lease = tree.get("lease").await?.ok_or("there is no lease")?;
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        Ok(Rest { primary, epoch: number(&topology["epoch"]), renewals: number(&lease["sequence"]) })
     }
 
     /// Never two servers writable at once, but for what is forgiven.
