@@ -49,7 +49,7 @@ fn main() {
     println!("chaos: seed {seed}, {hosts} hosts, {minutes} min");
     let order = Order { length: Duration::from_secs(60 * minutes), seed, hosts };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        support::run("chaos", async |stage| {
+        support::run(&format!("chaos_{seed}"), async |stage| {
             places.extend([stage.folder().to_owned(), stage.sockets().to_owned()]);
             if !stage.can_partition() {
                 eprintln!("tests/chaos: the network cannot be cut with loopback addresses; run it as root");
