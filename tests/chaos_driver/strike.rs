@@ -101,7 +101,7 @@ pub(crate) struct Strike<'a> {
 }
 
 /// The host that a fault strikes now.
-pub(crate) async fn host_of<'a>(cluster: &'a Cluster, place: Place) -> &'a Arc<Host> {
+pub(crate) async fn host_of(cluster: &Cluster, place: Place) -> &Arc<Host> {
     let name = match place {
         Place::Host(number) => format!("db{number}"),
         Place::Primary => {
