@@ -221,6 +221,12 @@ impl Run<'_> {
                 return Err(format!("{name} is {state}: {reason}: {detail} (primary {primary})"));
             }
         }
+        // Protected again, too: undegraded, and every replica may acknowledge.
+        let durability = &topology["durability"];
+        let sync = durability["sync"].as_array().map_or(0, Vec::len);
+        if durability["degraded"] != false || sync + 1 != self.cluster.hosts.len() {
+            return Err(format!("not protected as it should be: {durability}"));
+        }
         let lease = tree.get("lease").await?.ok_or("there is no lease")?;
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         Ok(Rest { primary, epoch: number(&topology["epoch"]), renewals: number(&lease["sequence"]) })
