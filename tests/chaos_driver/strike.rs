@@ -21,11 +21,17 @@ const RESTART: Duration = Duration::from_millis(500);
 pub(crate) struct Struck {
     /// Processes that nothing may start, and how many faults want it so.
     down: Mutex<BTreeMap<(String, usize), u32>>,
+    /// The cuts that are in force. One that ends takes all of its host's with it, so the rest is
+    /// made anew.
+    cuts: Mutex<Vec<Cut>>,
     /// Where and when a server may seem writable beside another, and why.
     forgiven: Mutex<Vec<(String, Span, Why)>>,
     /// How the planned switches ended, by exit code.
     pub(crate) switches: Mutex<Vec<i32>>,
 }
+
+/// A cut: host, what, and the other end.
+type Cut = (String, What, String);
 
 /// Why two writable servers are no broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,19 +122,19 @@ pub(crate) async fn host_of(cluster: &Cluster, place: Place) -> &Arc<Host> {
 impl Strike<'_> {
     /// Does it, waits for its length, and takes it back.
     pub(crate) async fn run(&self) {
-        let (host, length) = (self.host, self.fault.length);
+        let length = self.fault.length;
         match self.fault.what {
             What::Kill(kind) => self.down(&[kind], Signal::KILL).await,
             What::Stop(kind) => self.down(&[kind], Signal::TERM).await,
             What::KillHost => {
-                self.cluster.cut_host(&host.name);
+                let cut = self.cut(What::CutHost);
                 self.down(&Kind::ALL, Signal::KILL).await;
-                self.cluster.heal(&host.name);
+                self.end(&cut);
             }
-            What::Freeze(kind) => self.freeze(&[kind]).await,
+            What::Freeze(kind) => self.freeze(&[kind], None).await,
             What::FreezeHost => {
-                self.cluster.cut_host(&host.name);
-                self.freeze(&Kind::ALL).await;
+                let cut = self.cut(What::CutHost);
+                self.freeze(&Kind::ALL, Some(&cut)).await;
             }
             What::FreezeEnsemble => {
                 let signal = |signal| {
@@ -147,7 +153,11 @@ impl Strike<'_> {
             | What::CutZookeeperOneWay(_)
             | What::CutMysql
             | What::CutMysqlOneWay(_)
-            | What::CutMysqlAll => self.cut().await,
+            | What::CutMysqlAll => {
+                let cut = self.cut(self.fault.what);
+                tokio::time::sleep(length).await;
+                self.end(&cut);
+            }
         }
     }
 
@@ -167,15 +177,15 @@ impl Strike<'_> {
         }
     }
 
-    async fn freeze(&self, kinds: &[Kind]) {
+    async fn freeze(&self, kinds: &[Kind], cut: Option<&Cut>) {
         let from = Instant::now();
         let signal = |signal| kinds.iter().for_each(|kind| self.host.signal_if_running(*kind, signal));
         signal(Signal::STOP);
         tokio::time::sleep(self.fault.length).await;
         let thawed = Instant::now();
-        if kinds.len() == Kind::ALL.len() {
+        if let Some(cut) = cut {
             // The cable first, as in `Cluster::thaw_host`.
-            self.cluster.heal(&self.host.name);
+            self.end(cut);
             self.struck.forgive(self.host, thawed, thawed + THAWED, Why::Thawed);
         }
         signal(Signal::CONT);
@@ -191,24 +201,35 @@ impl Strike<'_> {
         }
     }
 
-    async fn cut(&self) {
-        let name = &self.host.name;
-        let peer = self.peer();
-        match self.fault.what {
+    fn cut(&self, what: What) -> Cut {
+        let cut = (self.host.name.clone(), what, self.peer());
+        open(&self.struck.cuts).push(cut.clone());
+        self.make(&cut);
+        cut
+    }
+
+    fn make(&self, (name, what, peer): &Cut) {
+        match what {
             What::CutHost => self.cluster.cut_host(name),
             What::CutZookeeper => self.cluster.cut_zookeeper(name),
-            What::CutZookeeperOneWay(way) => self.cluster.cut_zookeeper_one_way(name, way),
-            What::CutMysqlOneWay(way) => self.cluster.cut_mysql(name, &peer, &[way]),
-            What::CutMysql => self.cluster.cut_mysql(name, &peer, &Way::BOTH),
+            What::CutZookeeperOneWay(way) => self.cluster.cut_zookeeper_one_way(name, *way),
+            What::CutMysqlOneWay(way) => self.cluster.cut_mysql(name, peer, &[*way]),
+            What::CutMysql => self.cluster.cut_mysql(name, peer, &Way::BOTH),
             _ => {
                 for other in self.cluster.hosts.iter().filter(|other| other.name != *name) {
                     self.cluster.cut_mysql(name, &other.name, &Way::BOTH);
                 }
             }
         }
-        tokio::time::sleep(self.fault.length).await;
-        // Every cut of this host: a second one at the same time ends with the first.
-        self.cluster.heal(name);
+    }
+
+    fn end(&self, cut: &Cut) {
+        let mut cuts = open(&self.struck.cuts);
+        if let Some(at) = cuts.iter().position(|other| other == cut) {
+            cuts.remove(at);
+        }
+        self.cluster.heal(&cut.0);
+        cuts.iter().filter(|other| other.0 == cut.0).for_each(|other| self.make(other));
     }
 
     /// The other end of a partial partition.
