@@ -4,12 +4,19 @@
 //! In `lossless` the agents switch semi-sync on; a test begins when every replica acknowledges.
 
 mod live_cases {
+    pub(crate) mod accounts;
+    pub(crate) mod backups;
     pub(crate) mod bad_days;
     pub(crate) mod crashes;
     pub(crate) mod durability;
+    pub(crate) mod frozen;
     pub(crate) mod guard;
+    pub(crate) mod networks;
     pub(crate) mod partitions;
+    pub(crate) mod replicas;
     pub(crate) mod restarts;
+    pub(crate) mod rooms;
+    pub(crate) mod storage;
     pub(crate) mod switches;
 }
 mod scene;

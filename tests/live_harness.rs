@@ -236,3 +236,31 @@ fn nothing_is_left_behind() {
         std::fs::remove_dir_all(&folder).unwrap_or_default();
     }
 }
+
+#[test]
+fn a_server_is_rebuilt_from_another() {
+    support::run("rebuilt", async |stage| {
+        let options = ClusterOptions { hosts: 2, semi_sync: false, ..ClusterOptions::default() };
+        let cluster = Cluster::start(&stage, options).await;
+        let db2 = cluster.host("db2");
+        db2.execute(&[
+            "SET PERSIST super_read_only = OFF",
+            "CREATE TABLE app.extra (id INT PRIMARY KEY)",
+            "SET PERSIST super_read_only = ON",
+        ])
+        .await;
+        cluster.host("db1").execute(&["INSERT INTO app.t (id) VALUES (77)"]).await;
+        cluster.rebuild("db2", "db1").await.expect("it can be cloned");
+        wait_for(
+            "mysqld ends",
+            LIMIT,
+            async || if db2.is_running(Kind::Mysqld) { Err("it runs".into()) } else { Ok(()) },
+        )
+        .await;
+        cluster.start_mysqld("db2").await;
+        assert_eq!(db2.value::<u64>("SELECT COUNT(*) FROM app.t WHERE id = 77").await, 1);
+        let extra = "SELECT COUNT(*) FROM information_schema.tables WHERE TABLE_NAME = 'extra'";
+        assert_eq!(db2.value::<u64>(extra).await, 0, "what it had of its own is gone");
+        assert!(!db2.is_writable().await.expect("it answers"), "what was persisted is kept");
+    });
+}

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Cluster, ClusterOptions, Host, ReadOnlyProbe, Stage, Writer, WriterOptions, Written, assert_nothing_lost, wait_for,
+    Cluster, ClusterOptions, Host, ReadOnlyProbe, Span, Stage, Writer, WriterOptions, Written, assert_nothing_lost,
+    wait_for,
 };
 
 /// When a test gives up. Not how fast something has to be: the benchmark measures that.
@@ -21,18 +22,24 @@ pub(crate) struct Scene {
     pub(crate) cluster: Cluster,
     pub(crate) writer: Writer,
     pub(crate) probe: ReadOnlyProbe,
+    forgiven: Vec<(String, Span)>,
+    others: Vec<Written>,
 }
 
 impl Scene {
     /// Starts everything and waits until the replica set is adopted and at rest.
     pub(crate) async fn start(stage: &Stage, options: ClusterOptions) -> Self {
-        let cluster = Cluster::start(stage, options).await;
+        Self::of(Cluster::start(stage, options).await).await
+    }
+
+    /// The same with servers that run already, without their agents.
+    pub(crate) async fn of(cluster: Cluster) -> Self {
         cluster.start_agents();
         at_rest(&cluster, "db1").await;
         let writer = Writer::start(&cluster, WriterOptions::default());
         let probe = ReadOnlyProbe::start(&cluster);
         writer.wait_for_acknowledged(50).await;
-        Self { cluster, writer, probe }
+        Self { cluster, writer, probe, forgiven: Vec::new(), others: Vec::new() }
     }
 
     /// Waits until another server than `old` takes writes, and the client's writes go there.
@@ -43,20 +50,47 @@ impl Scene {
                 topology["primary"].is_string() && topology["primary"] != old
             })
             .await;
-        let acknowledged = self.writer.so_far().acknowledged_ids().len();
-        self.writer.wait_for_acknowledged(acknowledged + 50).await;
+        self.writer.wait_for_acknowledged(50).await;
         topology["primary"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until the server of `old` is back as a replica of `primary` and everything is at rest. It may hold what was in
+    /// flight when it died: then the operator decides.
+    pub(crate) async fn returns(&self, old: &str, primary: &str) {
+        self.cluster.takes_back(old, primary, LIMIT).await;
+        at_rest(&self.cluster, primary).await;
+    }
+
+    /// A stretch in which this server may seem writable beside another: the second that a thawed host has to fence itself.
+    pub(crate) fn forgive(&mut self, host: &str, span: Span) {
+        self.forgiven.push((host.to_owned(), span));
+    }
+
+    /// What another client has written is to be there in the end, too.
+    pub(crate) fn remember(&mut self, written: Written) {
+        self.others.push(written);
     }
 
     /// Ends client and probe and checks what every test promises: one writer at every instant, nothing lost.
     pub(crate) async fn end(self) -> (Cluster, Written) {
-        let acknowledged = self.writer.so_far().acknowledged_ids().len();
-        self.writer.wait_for_acknowledged(acknowledged + 20).await;
+        self.writer.wait_for_acknowledged(20).await;
         let written = self.writer.stop().await;
-        self.probe.stop().await.assert_one_writer();
-        assert_nothing_lost(&self.cluster, &written).await;
+        let probed = self.probe.stop().await;
+        let probed = self.forgiven.iter().fold(probed, |probed, (host, span)| probed.without(host, *span));
+        probed.assert_one_writer();
+        for written in self.others.iter().chain([&written]) {
+            assert_nothing_lost(&self.cluster, written).await;
+        }
         (self.cluster, written)
     }
+}
+
+/// Whether the network cannot be cut here; says so.
+pub(crate) fn cannot(stage: &Stage) -> bool {
+    if !stage.can_partition() {
+        eprintln!("skipped: the network cannot be cut with loopback addresses; run as root");
+    }
+    !stage.can_partition()
 }
 
 /// Waits until `primary` is named, all others follow it, and everything has been seen once: heartbeats on the
@@ -118,4 +152,44 @@ async fn persisted(cluster: &Cluster) -> Result<(), String> {
 pub(crate) async fn epoch(cluster: &Cluster) -> u64 {
     let topology = cluster.wait_for_topology("there is one", LIMIT, |_| true).await;
     topology["epoch"].as_u64().expect("the epoch is a number")
+}
+
+/// The number of the lease's last renewal.
+async fn sequence(cluster: &Cluster) -> Result<u64, String> {
+    let lease = cluster.tree.get("lease").await?.ok_or("there is no lease")?;
+    lease["sequence"].as_u64().ok_or_else(|| format!("no sequence in {lease}"))
+}
+
+/// Waits until the lease has been renewed so many times.
+pub(crate) async fn renewed(cluster: &Cluster, times: u64) {
+    let start = wait_for("the lease can be read", LIMIT, async || sequence(cluster).await).await;
+    wait_for("the lease goes on being renewed", LIMIT, async || match sequence(cluster).await? {
+        now if now >= start + times => Ok(()),
+        now => Err(format!("at {now}, from {start}")),
+    })
+    .await;
+}
+
+/// What the agent of a host says now: reason and text.
+async fn said(cluster: &Cluster, host: &str) -> Result<(String, String), String> {
+    let agent = cluster.tree.get(&format!("agents/{host}")).await?.ok_or("its agent is missing")?;
+    let word = |key: &str| agent[key].as_str().unwrap_or_default().to_owned();
+    Ok((word("reason"), word("detail")))
+}
+
+/// Waits until the agent of `host` gives this reason.
+pub(crate) async fn says(cluster: &Cluster, host: &str, reason: &str) {
+    wait_for(&format!("{host} says {reason}"), LIMIT, async || match said(cluster, host).await? {
+        (now, _) if now == reason => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+}
+
+/// Ends a test in which nothing may have happened: no role changed since the epoch `before`, no write failed.
+pub(crate) async fn nothing_happened(scene: Scene, before: u64) {
+    assert_eq!(epoch(&scene.cluster).await, before, "a role changed");
+    let (_, written) = scene.end().await;
+    let (_, failed, unknown) = written.counts();
+    assert_eq!((failed, unknown), (0, 0), "writes failed");
 }

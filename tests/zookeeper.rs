@@ -12,7 +12,7 @@ use std::time::Duration;
 use mysql_ha_agent::core::action::{Op, Path, Purpose, Record};
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::reason::Reason;
-use mysql_ha_agent::core::records::{Incident, Progress, SwitchoverRequest, Vote};
+use mysql_ha_agent::core::records::{AgentRecord, Incident, Progress, SwitchoverRequest, Vote};
 use mysql_ha_agent::core::time::Wall;
 use mysql_ha_agent::core::view::{Ensemble, Node, Session};
 use mysql_ha_agent::zookeeper::archive::KEPT_INCIDENTS;
@@ -294,9 +294,8 @@ async fn a_server_killed_and_started_again_costs_neither_session_nor_view() {
     b.until(|view| view.lease.record().is_some_and(|lease| lease.opened)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_an_expired_session_there_is_a_new_one_and_master_must_be_made_anew() {
-    let server = Server::start().await;
+/// db1 holds the lease, with every renewal answered, and its session expires; it has a new one now. The gate is to be kept.
+async fn expired(server: &Server) -> (Agent, Gate) {
     let gate = Gate::to(server.port).await;
     let mut options = server.options();
     options.session_timeout = Duration::from_secs(2);
@@ -314,8 +313,32 @@ async fn after_an_expired_session_there_is_a_new_one_and_master_must_be_made_ane
     other.until(|view| view.master.here().is_none()).await;
     gate.open();
     let seen = a.until(|view| view.complete).await;
-    let after = session(&seen).unwrap();
-    assert_ne!(after, before);
+    assert_ne!(session(&seen).unwrap(), before);
+    (a, gate)
+}
+
+/// Nothing of ours is pending that would be settled, and nothing can be renewed: the lease itself has to be looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_another_took_while_the_session_was_lost_is_known_to_be_lost() {
+    let server = Server::start().await;
+    let (mut a, _gate) = expired(&server).await;
+    let b = Agent::ready(&server, "db2").await;
+    a.own.claim(&a.record(), false, &mut a.view).await.unwrap();
+    // Nobody has taken it yet: it may be made ours anew, and what is observed is published all the same.
+    let record = AgentRecord { detail: "seen in the new session".into(), ..a.record() };
+    assert_eq!(a.keeper.renew(&record, &GtidSet::new(), true).await, Renewal::OtherSession);
+    assert_eq!(a.look().await.agents["db1"].record.detail, record.detail);
+    assert_done(&b.keeper.commit(&claim("db2", 2, &*b.look().await)).await);
+    let renewal = a.keeper.renew(&a.record(), &GtidSet::new(), true).await;
+    assert!(matches!(renewal, Renewal::Lost { .. }), "{renewal:?}");
+    assert_eq!(*a.keeper.held().borrow(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_expired_session_there_is_a_new_one_and_master_must_be_made_anew() {
+    let server = Server::start().await;
+    let (mut a, _gate) = expired(&server).await;
+    let after = session(&a.now()).unwrap();
 
     assert_eq!(a.keeper.renew(&a.record(), &GtidSet::new(), true).await, Renewal::OtherSession);
     assert!(matches!(a.own.publish(&a.record()).await, Outcome::NotDone { .. }), "the name is another session's");

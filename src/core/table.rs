@@ -68,7 +68,7 @@ pub static TABLE: &[Row] = &[
     row("R6", "no primary, unfit: take no part", race::unfit),
     row("R7", "no primary: stop the IO thread", race::freeze),
     row("R8", "no primary: vote", race::vote),
-    row("R9", "no primary, another leads: wait", race::another_leads),
+    row("R9", "no primary, another leads: wait, and apply what was received", race::another_leads),
     row("R10", "leads: wait for enough votes", race::quorum),
     row("R11", "leads with a broken applier or out of time: give way", race::give_way),
     row("R12", "leads: apply what was received", race::catch_up),

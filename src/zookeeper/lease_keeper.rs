@@ -144,7 +144,7 @@ impl LeaseKeeper {
         let Some(hold) = slot.as_mut() else { return Renewal::NotHeld };
         if hold.last.session != live.id {
             // Interleaving 1: the session that owns `master` is another one.
-            return Renewal::OtherSession;
+            return self.in_another_session(&live, &mut slot, agent).await;
         }
         let last = &hold.last.record;
         // Opened once is opened for the whole hold: a decision from before the hold may still be around. The watermark is never
@@ -157,6 +157,25 @@ impl LeaseKeeper {
         };
         let outcome = self.send(&live, hold, record, agent).await;
         self.renewed(&live, &mut slot, outcome).await
+    }
+
+    /// The session in which we held the lease is over. Nothing is renewed until `master` is ours again, so nothing would ever
+    /// tell us that another has taken the lease meanwhile (the answer to our last renewal came, and there is none
+    /// pending to be settled): it is looked at here, or the hold would stay for ever, and with it our observation as
+    /// it was when the session began: the primary took a replica that followed it for one that is gone (found by chaos).
+    async fn in_another_session(&self, live: &Live, slot: &mut Option<Hold>, agent: &AgentRecord) -> Renewal {
+        let Some(hold) = slot.as_ref() else { return Renewal::NotHeld };
+        let why = match live.read_back(&self.writer.tree.node(&Path::Lease)).await {
+            Err(why) => return Renewal::Unknown { why: why.to_string() },
+            Ok(Some((_, stat))) if stat.version == hold.version => {
+                let published = self.own.publish(agent).await;
+                debug!(?published, "observation published beside a lease of another session");
+                return Renewal::OtherSession;
+            }
+            Ok(found) => whose(found.as_ref().map(|(bytes, _)| bytes.as_slice())),
+        };
+        self.lose(slot, &why);
+        Renewal::Lost { why }
     }
 
     /// Sends the renewal, again without its passenger where that is the reason of a rejection.
@@ -319,11 +338,7 @@ impl LeaseKeeper {
                 self.publish(slot.as_ref());
                 return Settled::Ours;
             }
-            Ok(Some((bytes, _))) => match decode::<Lease>(&bytes) {
-                Ok(other) => format!("{} holds it in epoch {}", other.name, other.epoch),
-                Err(why) => format!("it was overwritten: {why}"),
-            },
-            Ok(None) => "its node was deleted".to_owned(),
+            Ok(found) => whose(found.as_ref().map(|(bytes, _)| bytes.as_slice())),
         };
         self.lose(slot, &why);
         Settled::Lost(why)
@@ -360,6 +375,15 @@ impl Hold {
             self.last = pending;
             self.version += 1;
         }
+    }
+}
+
+/// Who has the lease that is ours no more, in words; none: its node is gone.
+fn whose(node: Option<&[u8]>) -> String {
+    match node.map(decode::<Lease>) {
+        Some(Ok(other)) => format!("{} holds it in epoch {}", other.name, other.epoch),
+        Some(Err(why)) => format!("it was overwritten: {why}"),
+        None => "its node was deleted".to_owned(),
     }
 }
 

@@ -175,33 +175,16 @@ impl Bench {
         match case {
             Case::Mysqld => {
                 self.cluster.start_mysqld(old).await;
-                self.absolve(old).await;
+                self.cluster.absolve(old, &self.primary).await;
             }
             Case::Host | Case::Leader => {
                 self.cluster.start_host(old, false).await;
-                self.absolve(old).await;
+                self.cluster.absolve(old, &self.primary).await;
                 self.cluster.host(old).start(Kind::Agent);
             }
             Case::Switch => {}
         }
         at_rest(&self.cluster, &self.primary).await;
-    }
-
-    /// A write that was in flight when its server was killed (never acknowledged) may be there after the restart, as a
-    /// transaction that no other server has: the product then keeps that server out until an operator decides. Here
-    /// the operator says that it may stay: the primary gets empty transactions of these names.
-    async fn absolve(&self, old: &str) {
-        let primary = self.cluster.host(&self.primary);
-        let of_primary: String = primary.value("SELECT @@global.gtid_executed").await;
-        let extra: String = self
-            .cluster
-            .host(old)
-            .value(&format!("SELECT GTID_SUBTRACT(@@global.gtid_executed, '{of_primary}')"))
-            .await;
-        for gtid in single_gtids(&extra) {
-            let named = format!("SET gtid_next = '{gtid}'");
-            primary.execute(&[&named, "BEGIN", "COMMIT", "SET gtid_next = AUTOMATIC"]).await;
-        }
     }
 
     /// What the agents logged from shortly before the gap until shortly after it.
@@ -241,21 +224,6 @@ fn change_of_hands(written: &Written, old: &str, new: &str) -> Option<Gap> {
         its.filter_map(|write| if let Outcome::Acknowledged(at) = write.outcome { Some(at) } else { None }).collect()
     };
     Some(Gap { from: times(old).into_iter().max()?, to: times(new).into_iter().min()? })
-}
-
-/// `uuid:1:5-7,uuid:…` one by one.
-fn single_gtids(set: &str) -> Vec<String> {
-    let mut all = Vec::new();
-    for part in set.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let mut words = part.split(':');
-        let uuid = words.next().unwrap_or_default();
-        for interval in words {
-            let (first, last) = interval.split_once('-').unwrap_or((interval, interval));
-            let (first, last): (u64, u64) = (first.parse().expect("a number"), last.parse().expect("a number"));
-            all.extend((first..=last).map(|number| format!("{uuid}:{number}")));
-        }
-    }
-    all
 }
 
 /// Faults come at no particular phase of the heartbeat (500 ms) or of a renewal.

@@ -690,6 +690,27 @@ fn race(case: Add<'_>) {
     case("R9", "another_leads", "", "another's lock is lower", vacant().lock(1, "db3", 9).lock(2, "db2", 9));
     case(
         "R9",
+        "another_leads",
+        "StartApplier",
+        "another leads, and will fetch what lies here unapplied",
+        vacant().lock(1, "db3", 9).lock(2, "db2", 9).with(|w| {
+            w.facts().executed = gtids(7);
+            w.channel().sql_running = false;
+        }),
+    );
+    case(
+        "R9",
+        "another_leads",
+        "",
+        "the same, and the applier has failed: only a person can help it",
+        vacant().lock(1, "db3", 9).lock(2, "db2", 9).with(|w| {
+            w.facts().executed = gtids(7);
+            w.channel().sql_running = false;
+            w.channel().sql_error = "duplicate key".into();
+        }),
+    );
+    case(
+        "R9",
         "never_promoted",
         "",
         "nobody may be promoted",

@@ -1,11 +1,11 @@
 //! Agents that stop and start again.
 
-use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless};
+use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless, nothing_happened, renewed};
 use crate::support::{Cluster, Kind, run, wait_for};
 
-/// An agent that is killed and started again in time takes its own lease over: nothing changes, no write fails.
+/// a1: an agent that is killed and started again in time takes its own lease over: nothing changes, no write fails.
 #[test]
-fn agent_restarted_in_time() {
+fn a1_agent_killed_and_back_in_time() {
     run("agent_restarted", async |stage| {
         let options = lossless().set("*", "zookeeper.session_timeout", "6s");
         let scene = Scene::start(&stage, options).await;
@@ -43,7 +43,37 @@ fn agent_stopped_and_started_in_time() {
     });
 }
 
+/// The agents are restarted one by one, as in an upgrade, while a replica is down: nothing changes, no write fails.
+#[test]
+fn agents_restarted_one_by_one_while_a_replica_is_down() {
+    run("agents_one_by_one", async |stage| {
+        let options = lossless().set("*", "zookeeper.session_timeout", "6s");
+        let scene = Scene::start(&stage, options).await;
+        let before = epoch(&scene.cluster).await;
+        scene.cluster.host("db3").kill(Kind::Mysqld);
+        for host in ["db3", "db2", "db1"] {
+            let old = instance_of(&scene.cluster, &format!("agents/{host}")).await;
+            scene.cluster.host(host).stop(Kind::Agent).await;
+            scene.cluster.host(host).start(Kind::Agent);
+            wait_for("the new process has its name", LIMIT, async || {
+                let new = instance_of(&scene.cluster, &format!("agents/{host}")).await;
+                if !new.is_empty() && new != old { Ok(()) } else { Err(format!("it is {new}")) }
+            })
+            .await;
+        }
+        renewed(&scene.cluster, 20).await;
+        scene.cluster.start_mysqld("db3").await;
+        scene.returns("db3", "db1").await;
+        nothing_happened(scene, before).await;
+    });
+}
+
 async fn instance(cluster: &Cluster) -> String {
-    let master = cluster.tree.get("master").await.ok().flatten();
+    instance_of(cluster, "master").await
+}
+
+/// Which process of the agent made this node; empty while there is none.
+async fn instance_of(cluster: &Cluster, node: &str) -> String {
+    let master = cluster.tree.get(node).await.ok().flatten();
     master.and_then(|master| master["instance"].as_str().map(str::to_owned)).unwrap_or_default()
 }

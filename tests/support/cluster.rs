@@ -9,10 +9,10 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::checks::wait_for;
-use super::host::{Host, Kind, Launch};
+use super::host::{DATA, Host, Kind, Launch};
 use super::network::{MYSQL_PORT, ZOOKEEPER_PORT};
 use super::options::ClusterOptions;
-use super::process::{Bond, command};
+use super::process::Bond;
 use super::stage::{LEFT_RUNNING, Stage};
 use super::tree::Tree;
 use super::verbs::binary;
@@ -49,8 +49,11 @@ impl Cluster {
         }
         cluster
             .on_each(async |cluster, host| {
-                let (from, to) = (cluster.stage.servers("data-template"), host.folder.join("mysql"));
-                tokio::task::spawn_blocking(move || copy(&from, &to)).await.expect("copying does not panic");
+                let from = cluster.stage.servers("data-template");
+                if let Some(megabytes) = cluster.options.small_disks {
+                    cluster.mount_data_disk(&host.name, megabytes);
+                }
+                tokio::task::block_in_place(|| fill_data_directory(host, &from));
                 cluster.start_mysqld(&host.name).await;
             })
             .await;
@@ -363,7 +366,7 @@ fn mysqld(
     .map(String::from)
     .into();
     arguments.extend([
-        format!("--datadir={}", folder.join("mysql").display()),
+        format!("--datadir={}", folder.join(DATA).display()),
         format!("--socket={}", socket.display()),
         format!("--pid-file={}", folder.join("mysqld.pid").display()),
         format!("--bind-address={address}"),
@@ -377,10 +380,13 @@ fn mysqld(
 
 /// Copies the data directory and names the server. Left to themselves, servers that make their UUIDs at the same instant on
 /// one network interface make the same one (seen on 9.7), and then refuse to replicate from each other.
-fn copy(from: &Path, to: &Path) {
-    command(&["cp", "-a", "--reflink=auto", "--sparse=always", &from.display().to_string(), &to.display().to_string()]);
-    let uuid = command(&["cat", "/proc/sys/kernel/random/uuid"]);
-    let path = to.join("auto.cnf");
-    std::fs::write(&path, format!("[auto]\nserver-uuid={uuid}"))
-        .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+fn fill_data_directory(host: &Host, template: &Path) {
+    let to = host.data_directory();
+    let script = format!(
+        "mkdir -p '{to}' && cp -a --reflink=auto --sparse=always '{from}/.' '{to}/' && \
+         printf '[auto]\\nserver-uuid=%s\\n' \"$(cat /proc/sys/kernel/random/uuid)\" > '{to}/auto.cnf'",
+        to = to.display(),
+        from = template.display(),
+    );
+    host.run(&["sh", "-c", &script]);
 }

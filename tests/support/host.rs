@@ -10,7 +10,7 @@ use mysql_async::prelude::FromRow;
 use rustix::process::Signal;
 
 use super::network::Namespace;
-use super::process::{Bond, Process};
+use super::process::{Bond, Process, command};
 use super::sql;
 
 /// What runs on a host.
@@ -35,6 +35,9 @@ impl Kind {
         ["zookeeper.log", "mysqld.log", "agent.log", "guard.log"][self as usize]
     }
 }
+
+/// The data directory's name in the host's folder.
+pub(super) const DATA: &str = "mysql";
 
 /// How a process is started: program and arguments.
 pub(super) type Launch = (PathBuf, Vec<String>);
@@ -102,6 +105,25 @@ impl Host {
         }
     }
 
+    /// Sends a signal if it runs: for faults that may meet a process which another fault has ended.
+    pub(crate) fn signal_if_running(&self, kind: Kind, signal: Signal) {
+        if let Some(process) = &mut self.processes()[kind as usize] {
+            process.signal(signal);
+        }
+    }
+
+    /// Starts it unless it runs: what systemd does for a service that has ended.
+    pub(crate) fn start_if_ended(&self, kind: Kind) {
+        if !self.is_running(kind) {
+            self.start(kind);
+        }
+    }
+
+    /// Whether it was ever started here.
+    pub(crate) fn was_started(&self, kind: Kind) -> bool {
+        self.processes()[kind as usize].is_some()
+    }
+
     /// Whether it was started and has not ended.
     pub(crate) fn is_running(&self, kind: Kind) -> bool {
         self.processes()[kind as usize].as_mut().is_some_and(Process::is_running)
@@ -117,6 +139,16 @@ impl Host {
         self.processes()[kind as usize].as_ref().map(Process::pid)
     }
 
+    /// Freezes everything that runs here, as when its virtual machine stands still.
+    pub(crate) fn pause_all(&self) {
+        self.processes().iter_mut().flatten().for_each(|process| process.signal(Signal::STOP));
+    }
+
+    /// Lets everything go on.
+    pub(crate) fn resume_all(&self) {
+        self.processes().iter_mut().flatten().for_each(|process| process.signal(Signal::CONT));
+    }
+
     /// Kills everything that runs here at one stroke: first all signals, then the waiting.
     pub(crate) fn kill_all(&self) {
         let mut processes = self.processes();
@@ -126,6 +158,19 @@ impl Host {
         for process in processes.iter_mut().flatten() {
             process.kill();
         }
+    }
+
+    /// Runs a short command as on the host, which sees the host's own disks; panics when it fails.
+    pub(crate) fn run(&self, words: &[&str]) -> String {
+        match &self.namespace {
+            Some(namespace) => namespace.run(words),
+            None => command(words),
+        }
+    }
+
+    /// Where mysqld keeps its data (to be read through [`Host::run`]).
+    pub(crate) fn data_directory(&self) -> PathBuf {
+        self.folder.join(DATA)
     }
 
     /// Where the output of a process goes.
@@ -168,6 +213,11 @@ impl Host {
             conn.query_drop(*statement).await.unwrap_or_else(|error| panic!("{}: `{statement}`: {error}", self.name));
         }
         let _ = conn.disconnect().await;
+    }
+
+    /// A connection as root, or as a client over TCP. An error when the server does not let it in.
+    pub(crate) async fn connect(&self, client: bool) -> Result<mysql_async::Conn, sql::Failure> {
+        if client { sql::connect_app(self.address).await } else { sql::connect_root(&self.socket).await }
     }
 
     /// A connection as root on which this statement has been executed, for what lasts as long as its session (locks).

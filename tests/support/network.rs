@@ -4,7 +4,6 @@
 //! included. The holders are bound to the test's process, so that nothing is left behind however it ends, and two
 //! tests at once cannot get in each other's way.
 
-use std::fs::read_link;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,7 +31,10 @@ impl Network {
     pub(crate) fn new(bond: Bond) -> Self {
         let asked = std::env::var("MYSQL_HA_NET").is_ok_and(|value| value == "loopback");
         let able = rustix::process::geteuid().is_root()
-            && std::process::Command::new("unshare").args(["--net", "true"]).output().is_ok_and(|o| o.status.success());
+            && std::process::Command::new("unshare")
+                .args(["--net", "--mount", "true"])
+                .output()
+                .is_ok_and(|o| o.status.success());
         if asked || !able {
             let pid = std::process::id();
             return Self::Loopback((pid >> 8) as u8 | 0x80, pid as u8);
@@ -85,7 +87,7 @@ impl Network {
     }
 }
 
-/// One host's network namespace.
+/// One host's namespaces: the network's, and one of mounts, so that what is mounted for the host (a small disk) is gone with it.
 pub(crate) struct Namespace {
     holder: Process,
     bond: Bond,
@@ -104,16 +106,41 @@ impl Namespace {
         within(self.hub, &["ip", "link", "set", &self.cable, if plugged { "up" } else { "down" }]);
     }
 
+    /// Drops the packets that go `way` between the host and `peer` (or everyone) of connections to `port` on `end`.
+    pub(crate) fn drop_packets(&self, way: Way, peer: Option<Ipv4Addr>, end: End, port: u16) {
+        let (peer, port) = (peer.map(|peer| peer.to_string()), port.to_string());
+        let (chain, side) = match way {
+            Way::Out => ("OUTPUT", "-d"),
+            Way::In => ("INPUT", "-s"),
+        };
+        // Packets to whoever listens carry the port as their destination, those from there as their source.
+        let ports = match (way, end) {
+            (Way::Out, End::Theirs) | (Way::In, End::Ours) => "--dport",
+            (Way::In, End::Theirs) | (Way::Out, End::Ours) => "--sport",
+        };
+        let mut words = vec!["iptables", "-w", "-A", chain, "-p", "tcp", ports, &port, "-j", "DROP"];
+        if let Some(peer) = &peer {
+            words.extend([side, peer.as_str()]);
+        }
+        within(self.pid(), &words);
+    }
+
     /// Drops what the host sends to `port` (of `peer`, or of everyone) and what comes back from there.
     pub(crate) fn drop_traffic_to(&self, peer: Option<Ipv4Addr>, port: u16) {
-        let (peer, port) = (peer.map(|peer| peer.to_string()), port.to_string());
-        for (chain, side, ports) in [("OUTPUT", "-d", "--dport"), ("INPUT", "-s", "--sport")] {
-            let mut words = vec!["iptables", "-w", "-A", chain, "-p", "tcp", ports, &port, "-j", "DROP"];
-            if let Some(peer) = &peer {
-                words.extend([side, peer.as_str()]);
-            }
-            within(self.pid(), &words);
+        for way in Way::BOTH {
+            self.drop_packets(way, peer, End::Theirs, port);
         }
+    }
+
+    /// Gives the host a disk of its own at `place`, of `megabytes`: a file system in memory that vanishes with the host.
+    pub(crate) fn mount_small_disk(&self, place: &Path, megabytes: u32) {
+        let size = format!("size={megabytes}m");
+        self.run(&["mount", "-t", "tmpfs", "-o", &size, "tmpfs", &place.display().to_string()]);
+    }
+
+    /// Runs a command as on the host: in its network, with its disks.
+    pub(crate) fn run(&self, words: &[&str]) -> String {
+        within(self.pid(), words)
     }
 
     /// Lets everything through again and plugs the cable in.
@@ -121,6 +148,29 @@ impl Namespace {
         within(self.pid(), &["iptables", "-w", "-F"]);
         self.set_cable(true);
     }
+}
+
+/// A direction, seen from the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From the host.
+    Out,
+    /// To the host.
+    In,
+}
+
+impl Way {
+    /// Either.
+    pub(crate) const BOTH: [Self; 2] = [Self::Out, Self::In];
+}
+
+/// Who listens on the port of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The host: others connect to it.
+    Ours,
+    /// The peer: the host connects to it.
+    Theirs,
 }
 
 /// The namespace vanishes with its last process. The kernel would end the holder too, a moment after us: whoever looks
@@ -133,25 +183,26 @@ impl Drop for Namespace {
     }
 }
 
-/// Runs a command inside the network namespace of a process.
+/// Runs a command inside the namespaces of a process.
 fn within(pid: u32, words: &[&str]) -> String {
-    let net = format!("--net=/proc/{pid}/ns/net");
-    command(&[&["nsenter", net.as_str()], words].concat())
+    let entry = enter(pid);
+    command(&[&["nsenter", &entry[0], &entry[1]], words].concat())
 }
 
-/// Starts a process with a network namespace of its own, and waits until it has it.
+/// The words by which `nsenter` enters the namespaces of a holder.
+pub(super) fn enter(pid: u32) -> [String; 2] {
+    [format!("--net=/proc/{pid}/ns/net"), format!("--mount=/proc/{pid}/ns/mnt")]
+}
+
+/// Starts a process with namespaces of its own (network, mounts), and waits until it has them.
 fn holder(bond: Bond) -> Process {
-    let words = ["--net", "sleep", "infinity"].map(String::from);
+    let words = ["--net", "--mount", "sleep", "infinity"].map(String::from);
     let holder = Process::start(bond, None, Path::new("unshare"), &words, Path::new("/dev/null"));
-    let link = format!("/proc/{}/ns/net", holder.pid());
-    // The namespace in which this process was born, whichever thread asks.
-    let own = read_link("/proc/self/ns/net").expect("every process has a network namespace");
+    // When it has become what it is for good, both namespaces are there and nothing mounted in them is seen outside.
+    let name = format!("/proc/{}/comm", holder.pid());
     let since = Instant::now();
-    while read_link(&link).map_or(true, |its| its == own) {
-        assert!(
-            since.elapsed() < Duration::from_secs(10),
-            "no network namespace after 10 s for the process behind {link}"
-        );
+    while std::fs::read_to_string(&name).map_or(true, |name| name.trim() != "sleep") {
+        assert!(since.elapsed() < Duration::from_secs(10), "no namespaces after 10 s for the process behind {name}");
         std::thread::sleep(Duration::from_millis(1));
     }
     holder

@@ -21,6 +21,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) semi_sync: bool,
     /// ZooKeeper's tick in ms: sessions are expired in steps of it.
     pub(crate) tick_ms: u32,
+    /// Gives every mysqld a disk of its own of so many MB for its data directory; needs namespaces.
+    pub(crate) small_disks: Option<u32>,
     /// More options for every mysqld; a later one beats an earlier.
     pub(crate) mysqld: Vec<String>,
     /// Changes to the agents' configuration, in order ([`ClusterOptions::set`]): host (`*` for all), key with dots, value.
@@ -47,6 +49,7 @@ impl Default for ClusterOptions {
             replicate: true,
             semi_sync: true,
             tick_ms: 200,
+            small_disks: None,
             mysqld: Vec::new(),
             settings: settings.into_iter().map(|(key, value)| ("*".into(), key.into(), value)).collect(),
         }

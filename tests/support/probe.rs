@@ -147,19 +147,43 @@ impl Probed {
 
     /// The first overlap of two servers that were certainly writable at one instant: both names, and when.
     pub(crate) fn overlap(&self) -> Option<(String, String, Span)> {
+        self.overlaps().into_iter().min_by_key(|(_, _, span)| span.from)
+    }
+
+    /// All of them; one stretch may be shown by several proofs.
+    pub(crate) fn overlaps(&self) -> Vec<(String, String, Span)> {
+        let mut all = Vec::new();
         for one in self.samples.keys() {
             let spans = self.writable_spans(one);
             for (other, samples) in self.samples.iter().filter(|(other, _)| *other != one) {
                 let windows = samples.iter().filter(|s| s.writable).map(|s| Span { from: s.asked, to: s.answered });
-                let within = windows.clone().find(|window| spans.iter().any(|span| span.contains(*window)));
+                let within = windows.filter(|window| spans.iter().any(|span| span.contains(*window)));
                 let others = self.writable_spans(other);
-                let met = spans.iter().find_map(|span| others.iter().find_map(|its| span.common(*its)));
-                if let Some(when) = within.or(met) {
-                    return Some((one.clone(), other.clone(), when));
-                }
+                let met = spans.iter().flat_map(|span| others.iter().filter_map(|its| span.common(*its)));
+                all.extend(within.chain(met).map(|span| (one.clone(), other.clone(), span)));
             }
         }
-        None
+        all
+    }
+
+    /// For how long two servers were certainly writable at once, stretch by stretch joined.
+    pub(crate) fn overlapping(&self) -> Duration {
+        let mut spans: Vec<Span> = self.overlaps().into_iter().map(|(_, _, span)| span).collect();
+        spans.sort_by_key(|span| span.from);
+        let (mut total, mut until) = (Duration::ZERO, self.started);
+        for span in spans {
+            total += span.to.saturating_duration_since(span.from.max(until));
+            until = until.max(span.to);
+        }
+        total
+    }
+
+    /// The same without what `host` answered within `span`: the one second that a thawed host has to fence itself.
+    pub(crate) fn without(mut self, host: &str, span: Span) -> Self {
+        if let Some(samples) = self.samples.get_mut(host) {
+            samples.retain(|sample| sample.answered < span.from || sample.asked > span.to);
+        }
+        self
     }
 
     /// Panics when two servers were certainly writable at one instant, or when hardly anything was seen.
@@ -210,7 +234,10 @@ mod tests {
         let base = Instant::now();
         let yes = |asked| sample(base, asked, true, 1);
         assert!(probed(base, vec![yes(0), yes(10)], vec![yes(5)]).overlap().is_some(), "within a span");
-        assert!(probed(base, vec![yes(0), yes(10), yes(20)], vec![yes(9), yes(19)]).overlap().is_some(), "spans meet");
+        let meet = probed(base, vec![yes(0), yes(10), yes(20)], vec![yes(9), yes(19)]);
+        assert!(meet.overlap().is_some(), "spans meet");
+        // From the later of the first answers to the earlier of the last questions.
+        assert_eq!(meet.overlapping(), Duration::from_millis(8));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` with `arguments` (inside the network namespace of the process `namespace`, if any) with both
+    /// Starts `program` with `arguments` (inside the namespaces of the process `namespace`, if any) with both
     /// outputs appended to `log`.
     pub(crate) fn start(bond: Bond, namespace: Option<u32>, program: &Path, arguments: &[String], log: &Path) -> Self {
         // Everything below ends in an `exec`, so that the child's pid is the program's own.
@@ -33,7 +33,8 @@ impl Process {
             words.extend(["setpriv", "--pdeathsig", "KILL"].map(String::from));
         }
         if let Some(pid) = namespace {
-            words.extend([String::from("nsenter"), format!("--net=/proc/{pid}/ns/net")]);
+            words.push("nsenter".into());
+            words.extend(super::network::enter(pid));
         }
         words.push(program.display().to_string());
         words.extend_from_slice(arguments);

@@ -50,7 +50,8 @@ impl Cluster {
         let host = self.host(host);
         let mut line: Vec<String> = Vec::new();
         if let Some(pid) = host.namespace.as_ref().map(Namespace::pid) {
-            line.extend([String::from("nsenter"), format!("--net=/proc/{pid}/ns/net")]);
+            line.push("nsenter".into());
+            line.extend(super::network::enter(pid));
         }
         line.push(binary().display().to_string());
         line.extend(words.iter().map(ToString::to_string));

@@ -249,6 +249,12 @@ impl Written {
         its.filter(|write| matches!(write.outcome, Outcome::Acknowledged(_))).count()
     }
 
+    /// How many were acknowledged later than `limit`.
+    pub(crate) fn acknowledged_after(&self, limit: Instant) -> usize {
+        let late = |write: &&Write| matches!(write.outcome, Outcome::Acknowledged(at) if at > limit);
+        self.writes.values().filter(late).count()
+    }
+
     /// How many were acknowledged, refused, and without a certain answer.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         let mut counts = (0, 0, 0);

@@ -344,7 +344,10 @@ fn counted<'a>(case: &Case<'a>) -> Option<(Vec<Lock<'a>>, &'a Seen<Topology>)> {
     Some((election::counted(locks, topology.version), topology))
 }
 
-/// Another candidate's lock is lower.
+/// Another candidate's lock is lower. Meanwhile this one applies what it has received: the leader fetches from its binary
+/// log, which holds only what is executed. A mysqld that came back during the race has its applier stopped (we persist
+/// that), and so has one stopped by hand: where the acknowledged transactions were in its relay log alone, the leader would
+/// fetch for ever (found by a live test). Nothing more is received by that, so the vote stays what it is.
 pub fn another_leads(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let cause = vacancy(case, memory)?;
     enter(case, memory, cause)?;
@@ -356,7 +359,15 @@ pub fn another_leads(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         None => "no candidate may be promoted (failover.priority 0)".to_owned(),
     };
     let reason = if leader.is_some() { Reason::AnotherLeads } else { Reason::NeverPromoted };
-    Some(Outcome::wait(Role::Replica, reason, text).urgent())
+    let outcome = Outcome::wait(Role::Replica, reason, text).urgent();
+    Some(if has_idle_applier(case) { outcome.mysql(MysqlAction::StartApplier) } else { outcome })
+}
+
+/// Something received is not applied, and the applier has stopped without an error: one with an error needs a person.
+fn has_idle_applier(case: &Case<'_>) -> bool {
+    let Some(facts) = case.facts() else { return false };
+    let idle = facts.channel.as_ref().is_some_and(|channel| !channel.sql_running && channel.sql_error.is_empty());
+    idle && !facts.executed.contains(&facts.received())
 }
 
 /// We lead: are the votes enough, and is anything missing that was acknowledged?
