@@ -221,6 +221,7 @@ pub(crate) fn topology(epoch: u64) -> Record {
             floor: GtidSet::new(),
         },
         handover: None,
+        forced: None,
     })
 }
 
@@ -244,6 +245,7 @@ pub(crate) fn lease(name: &str, epoch: u64, sequence: u64) -> Lease {
         opened: false,
         watermark: GtidSet::new(),
         released: false,
+        paused: None,
     }
 }
 

@@ -150,6 +150,8 @@ pub async fn promote(tree: &mut Tree, plan: &Plan, timeout: Duration) -> (Exit, 
         at: clock::wall(),
         progress: Progress::Requested,
         detail: String::new(),
+        after_loss: false,
+        force: false,
     };
     let started = clock::now();
     if let Err(answer) = submit(tree, &request).await {

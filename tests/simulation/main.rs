@@ -10,6 +10,7 @@ mod ensemble;
 mod hands;
 mod keeper;
 mod mysqld;
+mod operator;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
