@@ -458,7 +458,9 @@ impl World {
         let follows = |i: usize| {
             let server = &self.servers[i];
             let named = !self.agents[i].server.errant.is_empty();
-            let extra = server.executed.all.difference(&self.servers[p].executed.all).next().is_some();
+            // Received and not applied (its applier stands still) counts as held.
+            let held = server.executed.all.union(&server.retrieved.all);
+            let extra = held.into_iter().any(|tx| !self.servers[p].executed.all.contains(tx));
             let channel = server.channel.as_ref();
             let runs = channel.is_some_and(|channel| channel.source == p && channel.connected && channel.sql);
             let caught_up = server.executed.all.len() + 5 >= self.servers[p].executed.all.len();
