@@ -6,6 +6,7 @@
 mod live_cases {
     pub(crate) mod bad_days;
     pub(crate) mod crashes;
+    pub(crate) mod leaving;
     pub(crate) mod operator;
     pub(crate) mod partitions;
     pub(crate) mod restarts;

@@ -75,7 +75,10 @@ async fn member_leaves(config: &Config, tree: &mut Tree, line: &mut Line) -> Res
     let record = &topology.record;
     if record.members.len() == 1 {
         leave::forget_primary(line, &config.heartbeat.schema).await.map_err(mysql)?;
-        tree.writer.remove_tree().await.map_err(|why| (Exit::No, format!("the tree in ZooKeeper is left in part: {why}; again\n")))?;
+        tree.writer
+            .remove_tree()
+            .await
+            .map_err(|why| (Exit::No, format!("the tree in ZooKeeper is left in part: {why}; again\n")))?;
         return Ok("the last server has left: the cluster's tree in ZooKeeper is gone".to_owned());
     }
     let primary = may_leave(config, record, &ensemble).map_err(refused)?;
@@ -84,7 +87,10 @@ async fn member_leaves(config: &Config, tree: &mut Tree, line: &mut Line) -> Res
     // Also where it stays: it goes on receiving, and acknowledging as it did.
     leave::receive_again(line, before, removed.is_err()).await.map_err(mysql)?;
     removed?;
-    Ok(format!("{} is no member any more; its server goes on replicating as it did, without acknowledging", config.name))
+    Ok(format!(
+        "{} is no member any more; its server goes on replicating as it did, without acknowledging",
+        config.name
+    ))
 }
 
 /// Whether this member can leave, and the primary that the rest goes by.
@@ -133,7 +139,10 @@ async fn remove(config: &Config, tree: &mut Tree, primary: &Member) -> Result<()
         match tree.writer.commit(&write).await {
             Outcome::Done { .. } => return Ok(()),
             Outcome::Unknown { why } => {
-                return Err((Exit::Unknown, format!("no answer from ZooKeeper ({why}): see 'status', and leave again\n")));
+                return Err((
+                    Exit::Unknown,
+                    format!("no answer from ZooKeeper ({why}): see 'status', and leave again\n"),
+                ));
             }
             // Somebody wrote in between: look again.
             Outcome::Rejected { .. } | Outcome::NotDone { .. } => drop(tree.viewer.refresh_all().await),
@@ -149,7 +158,9 @@ fn removal(config: &Config, topology: &Seen<Topology>, ensemble: &Ensemble, floo
     next.durability.floor = next.durability.floor.union(floor);
     let mut ops = vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)];
     // Of the agent that was stopped just now: as long as it stands, the primary would record this host again.
-    ops.extend(ensemble.agents.get(&config.name).map(|agent| Op::Delete(Path::Agent(config.name.clone()), agent.version)));
+    ops.extend(
+        ensemble.agents.get(&config.name).map(|agent| Op::Delete(Path::Agent(config.name.clone()), agent.version)),
+    );
     ops.extend(ensemble.master.here().map(|master| Op::Check(Path::Master, master.version)));
     ops
 }

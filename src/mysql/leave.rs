@@ -56,7 +56,9 @@ pub async fn stop_acknowledging(line: &mut Line) -> Result<Before, ControlError>
         None => true,
     };
     if !off || io_state(line).await?.is_some_and(|state| state != "No") {
-        return Err(ControlError::NotInForce("acknowledgements were switched off and are on again; somebody else does it".into()));
+        return Err(ControlError::NotInForce(
+            "acknowledgements were switched off and are on again; somebody else does it".into(),
+        ));
     }
     Ok(Before { receiving, acknowledging })
 }

@@ -1,7 +1,5 @@
 //! What an operator does: modes, cooldown, pauses, fences, promotions by hand after a loss.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless};
@@ -23,6 +21,14 @@ async fn status_says(cluster: &Cluster, host: &str, parts: &[&str]) {
 
 async fn agent(cluster: &Cluster, host: &str) -> Result<Value, String> {
     cluster.tree.get(&format!("agents/{host}")).await?.ok_or_else(|| format!("the agent of {host} is not there"))
+}
+
+/// The role change that began this epoch, as soon as it is written down.
+async fn history(cluster: &Cluster, epoch: u64) -> Value {
+    wait_for("the history is written", LIMIT, async || {
+        cluster.tree.get(&format!("history/{epoch}")).await?.ok_or_else(|| "not yet".to_owned())
+    })
+    .await
 }
 
 async fn no_locks(cluster: &Cluster) {
@@ -69,8 +75,7 @@ fn manual_promotes_only_when_told() {
         cluster.verb("db3", &["promote", "db3"]).await.expect_code(0);
         cluster.wait_for_topology("db3 is named", LIMIT, |topology| topology["primary"] == "db3").await;
         assert_eq!(epoch(cluster).await, before + 1);
-        let history = cluster.tree.get("history/2").await.expect("ZooKeeper answers").expect("history is written");
-        assert_eq!(history["cause"], "promoted_by_hand", "{history}");
+        assert_eq!(history(cluster, 2).await["cause"], "promoted_by_hand");
         scene.end().await;
     });
 }
@@ -160,13 +165,23 @@ fn paused_nothing_changes_and_resumed_everything_is_as_before() {
             host.kill(Kind::Zookeeper);
         }
         let acknowledged = scene.writer.so_far().acknowledged_ids().len();
-        tokio::time::sleep(Duration::from_secs(6)).await; // two leases: what must not happen would have happened
+        wait_for(
+            "the agent of db1 knows that its session is over, so more than a lease has passed",
+            LIMIT,
+            async || {
+                let log = cluster.host("db1").log_tail(Kind::Agent, 100);
+                if log.contains("session Expired") { Ok(()) } else { Err(log) }
+            },
+        )
+        .await;
         scene.writer.wait_for_acknowledged(acknowledged + 50).await;
         for host in &cluster.hosts {
             host.start(Kind::Zookeeper);
         }
         at_rest(cluster, "db1").await;
+        let between = scene.writer.pause_between_writes().await;
         let (_, failed, unknown) = scene.writer.so_far().counts();
+        drop(between);
         assert_eq!((failed, unknown), (0, 0), "writes failed during the pause");
 
         // Agent and server restarted.
@@ -253,7 +268,8 @@ fn fenced_by_hand_another_takes_over() {
         let lock = cluster.host("db1").hold("LOCK TABLES app.t WRITE").await;
         let fenced = cluster.verb("db1", &["fence", "--json"]).await.expect_code(0).json();
         drop(lock);
-        assert_eq!((&fenced["marked"], &fenced["lease"]), (&Value::Bool(true), &"given_up".into()), "{fenced}");
+        assert_eq!(fenced["marked"], true, "{fenced}");
+        assert!(fenced["lease"] == "given_up" || fenced["lease"] == "not_held", "{fenced}");
         if cluster.host("db1").is_running(Kind::Mysqld) {
             assert!(!cluster.host("db1").is_writable().await.expect("db1 answers"), "still writable");
         } else {
@@ -323,8 +339,7 @@ fn a_disaster_is_answered_by_allow_data_loss_alone() {
         cluster.verb("db3", &["promote", "--allow-data-loss"]).await.expect_code(0);
         let topology = cluster.wait_for_topology("db3 is named", LIMIT, |topology| topology["primary"] == "db3").await;
         assert_eq!(topology["forced"], topology["epoch"], "{topology}");
-        let history = cluster.tree.get("history/2").await.expect("ZooKeeper answers").expect("history is written");
-        assert_eq!(history["cause"], "forced", "{history}");
+        assert_eq!(history(&cluster, 2).await["cause"], "forced");
         assert!(cluster.host("db3").is_writable().await.expect("db3 answers"));
         probe.stop().await.assert_one_writer();
         writer.stop().await;
