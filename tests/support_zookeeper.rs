@@ -259,6 +259,8 @@ pub(crate) fn record(name: &str, instance: &str) -> AgentRecord {
         at: Wall::default(),
         zone: None,
         priority: 100,
+        mode: Default::default(),
+        fenced_by_hand: false,
         tags: Default::default(),
         role: Role::Unknown,
         row: String::new(),

@@ -52,6 +52,8 @@ fn request(operation: &str) -> Record {
         at: Wall::default(),
         progress: Progress::Requested,
         detail: String::new(),
+        after_loss: false,
+        force: false,
     })
 }
 

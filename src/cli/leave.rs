@@ -103,11 +103,12 @@ fn may_leave<'a>(config: &Config, topology: &'a Topology, ensemble: &Ensemble) -
     if topology.handover.is_some() || ensemble.master.record().is_none_or(|master| master.name != *name) {
         return Err("a role changes at this moment: try again".to_owned());
     }
-    let k = usize::try_from(topology.durability.sync_replicas).unwrap_or(usize::MAX);
-    let others = topology.members.keys().filter(|other| *other != name && *other != me).count();
-    if topology.durability.mode == DurabilityMode::Lossless && others < k {
+    let durability = &topology.durability;
+    let k = usize::try_from(durability.sync_replicas).unwrap_or(usize::MAX);
+    let others = durability.sync.iter().filter(|other| *other != me).count();
+    if durability.mode == DurabilityMode::Lossless && !durability.degraded && others < k {
         return Err(format!(
-            "{others} replicas would be left, and every commit waits for {k} acknowledgements (failover.sync_replicas): commits \
+            "{others} replicas that acknowledge would be left, and every commit waits for {k} acknowledgements (failover.sync_replicas): commits \
              would hang; add a replica first"
         ));
     }
@@ -155,6 +156,7 @@ fn removal(config: &Config, topology: &Seen<Topology>, ensemble: &Ensemble, floo
     let mut next = topology.record.clone();
     next.members.remove(&config.name);
     next.durability.sync.retain(|name| *name != config.name);
+    next.durability.retiring.retain(|name| *name != config.name);
     next.durability.floor = next.durability.floor.union(floor);
     let mut ops = vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)];
     // Of the agent that was stopped just now: as long as it stands, the primary would record this host again.
