@@ -369,6 +369,20 @@ fn a_restarted_agent_goes_on_with_what_is_left_of_the_pause() {
 }
 
 #[test]
+fn nothing_is_fetched_beside_a_claim_on_its_way() {
+    let mut world = voted();
+    assert_eq!(names(&world.step()), ["Claim"]);
+    world = world.lock(3, "db3", 12).with(|w| {
+        w.view.ensemble.locks.remove(&2);
+        w.now = NOW + Duration::from_millis(100);
+    });
+    let waits = world.step();
+    assert_eq!((waits.row, names(&waits)), ("R13", vec![]));
+    world.now = NOW + Duration::from_secs(2);
+    assert_eq!(names(&world.step()), ["Fetch"]);
+}
+
+#[test]
 fn the_cooldown_says_how_long_and_ends_by_itself() {
     let mut world = lost().with(|w| failover_seen(w, Duration::from_secs(10)));
     assert!(world.step().outcome.detail.contains("in 50 s"), "{}", world.step().outcome.detail);

@@ -508,6 +508,13 @@ pub fn fetch(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if missing.is_empty() {
         return None;
     }
+    // What is executed after the claim is in nobody's floor: fetched while the claim was on its way, it passed later for
+    // transactions of every server's own (found by simulation). After this time its outcome is known, or the view is not complete.
+    let claimed = enter(case, memory, cause)?.claim;
+    if claimed.is_some_and(|claim| case.now < claim.at + case.view.own.op_timeout) {
+        let text = format!("{} transactions are to be fetched; a claim is on its way", missing.count());
+        return Some(Outcome::wait(Role::Replica, Reason::Fetching, text).urgent());
+    }
     let (_, lock) = election::best_source(&counted, case.me(), &missing)?;
     let source = topology.record.members.get(&lock.record.name)?;
     let text = format!("fetches {} transactions from {}", missing.count(), lock.record.name);
