@@ -86,6 +86,12 @@ async fn member_leaves(config: &Config, tree: &mut Tree, line: &mut Line) -> Res
     let removed = remove(config, tree, primary).await;
     // Also where it stays: it goes on receiving, and acknowledging as it did.
     leave::receive_again(line, before, removed.is_err()).await.map_err(mysql)?;
+    if removed.is_err()
+        && let Ok(target) = own_target(config).at(&primary.address)
+        && let Err(error) = leave::mark(&mut Line::new(target), &config.heartbeat.schema).await
+    {
+        eprintln!("{error}; commits that wait on the primary go on with its next one");
+    }
     removed?;
     Ok(format!(
         "{} is no member any more; its server goes on replicating as it did, without acknowledging",

@@ -78,6 +78,17 @@ pub async fn receive_again(line: &mut Line, before: Before, acknowledge: bool) -
     Ok(())
 }
 
+/// A transaction of no consequence on the primary. What a replica had received before it acknowledges again it never
+/// acknowledges by itself, only together with what comes after it (interleaving 16): commits that wait for it alone would wait for ever.
+///
+/// # Errors
+/// See [`ControlError`].
+pub async fn mark(primary: &mut Line, schema: &str) -> Result<(), ControlError> {
+    // Logged though it creates nothing.
+    let sql = format!("CREATE DATABASE IF NOT EXISTS {}", identifier(schema));
+    primary.run(&sql, STEP).await.doing("committing a marker on the primary")
+}
+
 /// All that the primary has executed, read after a commit that was begun after this was called and was acknowledged
 /// under the usual rule by others; none within `limit`. The agent's heartbeats are those commits; the one on its way when this is called
 /// does not count.
