@@ -127,7 +127,7 @@ fn manual(case: Add<'_>) {
     case("P2", "not_automatic", "Members", "manual, mysqld exited: the role stays, nobody is named", {
         primary().with(manual).with(mysqld_exited)
     });
-    case("P3", "not_automatic", "Members", "manual, mysqld silent: neither fenced nor given up", {
+    case("P3", "not_automatic", "", "manual, mysqld silent: neither fenced nor given up", {
         primary().with(manual).with(|w| w.view.server.health = Health::Failed { since: NOW, why: "silent".into() })
     });
     case("P2", "mysql_down", "Release", "manual, mysqld exited, told to promote another", {

@@ -86,15 +86,16 @@ pub fn fenced_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     Some(Outcome::wait(Role::Replica, Reason::FencedByHand, text).write(Purpose::Release, ops).urgent())
 }
 
-/// The primary's server is down and the role stays: nobody is named meanwhile (promise 4), and nothing is given up.
-pub(super) fn keeps_role(case: &Case<'_>, cause: Reason, why: &str) -> Option<Outcome> {
+/// The primary's server fails and the role stays. One that has exited is not named meanwhile (promise 4); one that is
+/// silent is left as it is: it may take writes at any moment.
+pub(super) fn keeps_role(case: &Case<'_>, why: &str) -> Option<Outcome> {
     let (topology, _) = holder(case)?;
     let (reason, stays) = consent::role_stays(case)?;
     let outcome = Outcome::wait(Role::Primary, reason, format!("{why}; {stays}"));
-    if topology.record.primary.is_none() {
+    if topology.record.primary.is_none() || !case.exited() {
         return Some(outcome);
     }
-    let next = changes::without_primary(&topology.record, case, cause);
+    let next = changes::without_primary(&topology.record, case, Reason::MysqlDown);
     Some(outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]))
 }
 

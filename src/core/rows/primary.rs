@@ -70,7 +70,7 @@ pub fn mysqld_exited(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return None;
     }
     memory.promotion = None;
-    if let Some(stays) = operator::keeps_role(case, Reason::MysqlDown, "mysqld has exited") {
+    if let Some(stays) = operator::keeps_role(case, "mysqld has exited") {
         return Some(stays);
     }
     // A restart of mysqld would come up writable where read-only is not persisted: then the lease has to run out,
@@ -84,7 +84,7 @@ pub fn mysqld_exited(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 pub fn mysqld_silent(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (topology, held) = holder(case)?;
     let Health::Failed { since, why } = &case.view.server.health else { return None };
-    if let Some(stays) = operator::keeps_role(case, Reason::MysqlSilent, why) {
+    if let Some(stays) = operator::keeps_role(case, why) {
         return Some(stays);
     }
     // The fence has returned, not only begun: while its statement waits for commits the variable reads ON already.
