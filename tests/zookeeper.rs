@@ -274,6 +274,41 @@ async fn a_renewal_given_up_in_mid_call_is_not_forgotten() {
     assert_eq!(a.look().await.lease.record().unwrap().sequence, 3);
 }
 
+/// Interleaving 12: the lease is as long as the pause; from sending a shorter one on nobody relies on more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_lease_is_long_and_shortened_from_sending_on() {
+    let server = Server::start().await;
+    let mut options = server.options();
+    options.op_timeout = Duration::from_secs(10);
+    let mut a = Agent::new(options, "db1").await;
+    a.writer.prepare().await.unwrap();
+    a.own.claim(&a.record(), false, &mut a.view).await.unwrap();
+    assert_done(&a.keeper.commit(&adopt("db1")).await);
+    let record = a.record();
+    let hour = Duration::from_secs(3600);
+    let until = |agent: &Agent| agent.keeper.held().borrow().as_ref().map(|held| held.until).unwrap();
+    let usual = until(&a);
+
+    let pause = PauseTerm { operation: "p".into(), until: clock::now() + hour };
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), true, Some(&pause)).await);
+    let lease = a.look().await.lease.record().unwrap().clone();
+    assert_eq!(lease.paused.as_deref(), Some("p"));
+    assert!(lease.ttl_ms > 3_500_000 && lease.ttl_ms <= 3_600_000, "{}", lease.ttl_ms);
+    let long = until(&a);
+    assert!(long > usual + hour * 9 / 10 && long < pause.until, "less than the pause by the drift of two clocks");
+
+    // Resumed, and the answer does not come.
+    server.freeze();
+    assert!(timeout(Duration::from_millis(50), a.keeper.renew(&record, &GtidSet::new(), true, None)).await.is_err());
+    assert!(until(&a) < usual + hour / 2, "the others may have seen the shorter one");
+    server.thaw();
+    a.until(|view| view.complete && view.lease.record().is_some_and(|lease| lease.paused.is_none())).await;
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), true, None).await);
+    let lease = a.look().await.lease.record().unwrap().clone();
+    assert!(lease.paused.is_none() && lease.ttl_ms < 60_000, "{lease:?}");
+    assert!(until(&a) < usual + hour / 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_and_started_again_costs_neither_session_nor_view() {
     let mut server = Server::start().await;
