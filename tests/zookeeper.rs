@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use mysql_ha_agent::core::action::{Op, Path, Purpose, Record};
 use mysql_ha_agent::core::gtid::GtidSet;
+use mysql_ha_agent::core::memory::PauseTerm;
 use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::records::{Incident, Progress, SwitchoverRequest, Vote};
 use mysql_ha_agent::core::time::Wall;
@@ -289,7 +290,7 @@ async fn a_paused_lease_is_long_and_shortened_from_sending_on() {
     let until = |agent: &Agent| agent.keeper.held().borrow().as_ref().map(|held| held.until).unwrap();
     let usual = until(&a);
 
-    let pause = PauseTerm { operation: "p".into(), until: clock::now() + hour };
+    let pause = PauseTerm { operation: "p".into(), until: clock() + hour };
     assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), true, Some(&pause)).await);
     let lease = a.look().await.lease.record().unwrap().clone();
     assert_eq!(lease.paused.as_deref(), Some("p"));

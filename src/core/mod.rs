@@ -8,8 +8,8 @@
 pub mod action;
 pub mod case;
 pub mod changes;
-pub mod degrade;
 pub mod consent;
+pub mod degrade;
 pub mod election;
 pub mod fencing;
 pub mod gtid;

@@ -98,7 +98,7 @@ fn assumed(memory: &mut Memory, view: &View, now: Moment) -> Option<View> {
         };
         next.ensemble.master = Node::Here(seen(master, owner, now));
         let until = now + view.own.cooldown.max(view.own.fencing_budget * 4);
-        next.held = mine.then(|| Held { epoch: topology.epoch, until, opened: true, inherited: false });
+        next.held = mine.then_some(Held { epoch: topology.epoch, until, opened: true, inherited: false });
     } else {
         topology.primary = None;
         topology.reason = Reason::MysqlDown;
