@@ -31,6 +31,8 @@
 //! | a second pause, longer or shorter | a new operation id: acknowledged by a new renewal; a shorter one shortens the lease as a resume does |
 //! | mysqld of the primary is restarted during the pause | the role stays (rows P2, P3), and the server is opened again when it is back |
 //! | `fence` on the primary during the pause | the lease is released and nobody races until `resume` or `promote` |
+//! | by hand past a paused lease, and commits of the old primary wait for an acknowledgement when it is to become read-only | nobody freezes before the named candidate has proven it read-only (rows O6, O8) |
+//! | the old primary's agent comes back to ZooKeeper after the proof, before the claim | it renews, or makes `master` anew: the claim names the version of `lease` it replaces, and fails |
 //! | the old primary's agent has an open statement on its way while it is proven read-only for a claim | an open statement lasts only [`OPEN_WITHIN`], and row O8 looks again after that |
 
 use std::time::Duration;

@@ -95,6 +95,8 @@ pub struct Race {
     pub claim: Option<Claim>,
     /// Since when the old primary, whose lease is paused, is to be proven read-only before the claim.
     pub proving: Option<Moment>,
+    /// It was.
+    pub proven: bool,
     /// It went to the end of the queue once.
     pub requeued: bool,
 }

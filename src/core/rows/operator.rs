@@ -117,11 +117,19 @@ pub fn end_pause(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 /// Mode, cooldown, pause or fence keep this agent from leading, and nobody else leads: it neither freezes nor votes.
 pub fn not_told(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     vacancy(case, memory)?;
+    let (counted, _) = counted(case)?;
     let (reason, why) = match consent::by_hand(case) {
+        Some(request) if consent::paused_lease(case) && request.record.to != case.me() => {
+            let to = &request.record.to;
+            if counted.iter().any(|(_, lock)| lock.record.name == *to) {
+                return None;
+            }
+            // Frozen, commits of the old primary would wait, and read-only with them.
+            (Reason::Paused, format!("{to} proves the old primary read-only before anybody freezes"))
+        }
         Some(_) => return None,
         None => consent::barred(case, memory)?,
     };
-    let (counted, _) = counted(case)?;
     if election::leader(&counted).is_some_and(|(_, lock)| lock.record.name != case.me()) {
         return None;
     }
@@ -130,8 +138,8 @@ pub fn not_told(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     Some(withdrawing(case, Outcome::wait(Role::Replica, reason, why)))
 }
 
-/// By hand although the last primary may rely on a paused lease: its server is proven read-only before anything is claimed.
-/// A second look comes after the time that a statement of its agent to open it could still be on its way.
+/// By hand although the last primary may rely on a paused lease: its server is proven read-only before anything is claimed,
+/// and before anybody freezes: commits that wait for an acknowledgement would keep read-only from coming. A second look comes after the time that a statement of its agent to open it could still be on its way.
 pub fn prove_fenced(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let cause = vacancy(case, memory)?;
     let request = consent::told(case)?;
@@ -141,12 +149,16 @@ pub fn prove_fenced(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let race = enter(case, memory, cause)?;
     let old = race.from.clone()?;
     let member = case.topology()?.record.members.get(&old)?;
+    if race.proven {
+        return None;
+    }
     let started = *race.proving.get_or_insert(case.now);
     let server = &case.view.server;
     let of = |kind, at| kind == MysqlKind::FenceRemote && at >= started;
     let failure = server.failure.as_ref().filter(|failure| of(failure.kind, failure.at));
     let done = server.done.filter(|(kind, at)| of(*kind, *at)).map(|(_, at)| at);
-    if done.is_some_and(|at| at >= started + OPEN_WITHIN) || (request.record.force && failure.is_some()) {
+    race.proven = done.is_some_and(|at| at >= started + OPEN_WITHIN) || (request.record.force && failure.is_some());
+    if race.proven {
         return None;
     }
     let last = failure.map(|failure| failure.at).max(done);

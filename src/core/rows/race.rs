@@ -71,6 +71,7 @@ pub(super) fn enter<'m>(case: &Case<'_>, memory: &'m mut Memory, cause: Reason) 
         expected: GtidSet::new(),
         claim: None,
         proving: None,
+        proven: false,
         requeued: false,
     });
     Some(race)
