@@ -11,7 +11,9 @@ mod live_cases {
     pub(crate) mod durability;
     pub(crate) mod frozen;
     pub(crate) mod guard;
+    pub(crate) mod leaving;
     pub(crate) mod networks;
+    pub(crate) mod operator;
     pub(crate) mod partitions;
     pub(crate) mod replicas;
     pub(crate) mod restarts;

@@ -221,6 +221,7 @@ pub(crate) fn topology(epoch: u64) -> Record {
             floor: GtidSet::new(),
         },
         handover: None,
+        forced: None,
     })
 }
 
@@ -244,6 +245,7 @@ pub(crate) fn lease(name: &str, epoch: u64, sequence: u64) -> Lease {
         opened: false,
         watermark: GtidSet::new(),
         released: false,
+        paused: None,
     }
 }
 
@@ -257,6 +259,8 @@ pub(crate) fn record(name: &str, instance: &str) -> AgentRecord {
         at: Wall::default(),
         zone: None,
         priority: 100,
+        mode: Default::default(),
+        fenced_by_hand: false,
         tags: Default::default(),
         role: Role::Unknown,
         row: String::new(),

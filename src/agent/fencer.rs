@@ -14,6 +14,7 @@ use tracing::{debug, error, info, warn};
 use super::shared::{Shared, now};
 use crate::core::fencing::time_for;
 use crate::core::reason::Reason;
+use crate::core::records::Mode;
 use crate::core::time::Moment;
 use crate::mysql::fence::{Fence, Fenced};
 
@@ -95,7 +96,7 @@ impl Fencer {
             if self.panic.raised.load(Ordering::Acquire) {
                 error!(
                     event = "panic",
-                    "a part of the agent has failed; the server was made read-only, the agent ends"
+                    "a part of the agent has failed; the server was made read-only (unless only observed), the agent ends"
                 );
                 return;
             }
@@ -104,6 +105,10 @@ impl Fencer {
     }
 
     async fn fence_now(&mut self, reason: Reason) {
+        if self.shared.own.borrow().mode == Mode::Observe {
+            warn!(event = "fencing", %reason, "would make the server read-only, but failover.mode is observe");
+            return;
+        }
         let started = now();
         let until = Some(Moment(self.deadline.load(Ordering::Acquire))).filter(|until| until.0 != 0);
         let budget = time_for(self.shared.own.borrow().fencing_budget, until, started);

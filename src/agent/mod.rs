@@ -9,6 +9,7 @@
 //! | [`watcher`] | our own server: probes, readings, the process |
 //! | [`fencer`] | makes the server read-only: a task, a connection and a deadline of its own |
 //! | [`acquaint`] | makes our replication account known where it will be needed |
+//! | [`kept`] | what the operator's rules need to outlive a restart |
 //! | [`shared`] | what the tasks share, and who writes which part |
 //! | [`record`] | what is published of our server |
 //! | [`log`] | where the records of `tracing` go |
@@ -18,6 +19,7 @@
 
 pub mod acquaint;
 pub mod fencer;
+pub mod kept;
 pub mod lanes;
 pub mod log;
 pub mod record;

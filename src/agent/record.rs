@@ -21,6 +21,8 @@ pub fn agent_record(own: &Own, server: &Server, decision: Option<&Decision>, wal
         at: wall,
         zone: own.zone.clone(),
         priority: own.priority,
+        mode: own.mode,
+        fenced_by_hand: server.fenced_by_hand,
         tags: own.tags.clone(),
         role: outcome.map_or(Role::Unknown, |outcome| outcome.role),
         row: decision.map_or_else(String::new, |decision| decision.row.to_owned()),

@@ -113,9 +113,11 @@ impl Renewals {
     async fn once(&mut self) -> bool {
         let record = self.record();
         self.keep_name(&record).await;
-        let opened = self.shared.decision.borrow().as_ref().is_some_and(|decision| decision.want_opened);
+        let decision = self.shared.decision.borrow().clone();
+        let opened = decision.as_ref().is_some_and(|decision| decision.want_opened);
+        let pause = decision.as_ref().and_then(|decision| decision.pause.as_ref());
         let watermark = self.shared.watermark.borrow().clone();
-        match self.keeper.renew(&record, &watermark, opened).await {
+        match self.keeper.renew(&record, &watermark, opened, pause).await {
             Renewal::Renewed { took } => {
                 debug!(ms = took.as_secs_f64() * 1000.0, "lease renewed");
                 false

@@ -8,24 +8,25 @@ use tracing::{error, info, warn};
 
 use super::acquaint::acquaint;
 use super::fencer::{Fencer, on_panic};
+use super::kept::watch_fence_marker;
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::renewal::{Renewals, look_for_guard, mirror};
 use super::shared::{Busy, Note, ServerCell, Shared, now};
 use super::turn::Turn;
 use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
-use crate::config::sections::{Endpoint, Mode, Readers};
+use crate::config::sections::{Endpoint, Readers};
 use crate::config::{Config, HostPort};
 use crate::core::degrade::Policy;
 use crate::core::gtid::GtidSet;
 use crate::core::reason::Reason;
-use crate::core::records::Role;
+use crate::core::records::{Mode, Role};
 use crate::core::view::{Held, Own};
 use crate::host::clock;
 use crate::host::lease_file::{self, LeaseFile};
 use crate::host::notify::{self, Notifier};
 use crate::host::presence;
-use crate::host::state_dir::{StateDir, StateDirError};
+use crate::host::state_dir::{StateDir, StateDirError, fence_marker};
 use crate::mysql::connect::{Place, Target};
 use crate::zookeeper::lease_keeper::LeaseKeeper;
 use crate::zookeeper::name::Name;
@@ -100,6 +101,8 @@ pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Ow
         boot_id: clock::boot_id()?,
         instance: instance.to_owned(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        mode: config.failover.mode,
+        cooldown: config.failover.cooldown,
         priority: config.failover.priority,
         durability: config.failover.durability,
         sync_replicas: config.failover.sync_replicas,
@@ -120,14 +123,6 @@ pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Ow
 
 /// Runs the agent until it is told to stop, refuses, or a part of it fails.
 pub async fn run(config: Config, path: &std::path::Path) -> End {
-    if config.failover.mode != Mode::Automatic {
-        return (
-            Exit::Usage,
-            "failover.mode: only 'automatic' is in force in this version; the agent does not start rather than act \
-             against 'manual' or 'observe'"
-                .to_owned(),
-        );
-    }
     for key in config.not_yet_in_force() {
         warn!(event = "not_in_force", key, "this key is set and has no effect in this version");
     }
@@ -138,6 +133,10 @@ pub async fn run(config: Config, path: &std::path::Path) -> End {
     };
     start.go(panic, path).await
 }
+
+/// An observer of a primary would let its lease run out and not fence its server.
+const OBSERVED_PRIMARY: &str = "this server is the primary under a lease that has not run out, and failover.mode is observe: give \
+                                the role to another server first ('mysql-ha-agent promote'); nothing was changed";
 
 /// What a start needs before any task runs.
 struct Start {
@@ -164,9 +163,14 @@ impl Start {
         let own = own(&config, &instance, managed).map_err(host)?;
         let path = LeaseFile::path_in(&config.run_dir, &config.cluster, &config.name);
         let inherited = inherited_lease(&path, &own.boot_id);
-        let lease_file = LeaseFile::open(&path, &own.boot_id, &instance)
-            .inspect_err(|error| warn!(%error, "no lease file: a restart of this agent will fence its server"))
-            .ok();
+        if own.mode == Mode::Observe && inherited.is_some() {
+            return Err((Exit::Refused, OBSERVED_PRIMARY.to_owned()));
+        }
+        let lease_file =
+            (own.mode != Mode::Observe).then(|| LeaseFile::open(&path, &own.boot_id, &instance)).and_then(|file| {
+                file.inspect_err(|error| warn!(%error, "no lease file: a restart of this agent will fence its server"))
+                    .ok()
+            });
         Ok(Self { config, own, state_dir, lease_file, inherited })
     }
 
@@ -178,6 +182,14 @@ impl Start {
         let (watermarks, watermark) = watch::channel(GtidSet::new());
         let fence_note = Arc::new(Note::of_fence(&config.state_dir));
         let server = ServerCell::new(fence_note.read().as_deref().map(Reason::from_code));
+        let marker = fence_marker(&config.state_dir);
+        // Before any task runs: a restarted agent must not open what was fenced by hand.
+        let fenced_by_hand = marker.try_exists().unwrap_or_else(|error| {
+            warn!(%error, marker = %marker.display(), "the marker of 'fence' cannot be looked for and counts as absent");
+            false
+        });
+        server.change(|server| server.fenced_by_hand = fenced_by_hand);
+        tokio::spawn(watch_fence_marker(config.state_dir.clone(), server.clone()));
         let shared = Shared { own: own_receiver, server, decision, watermark, fence_note };
         let name = Arc::new(Name::new(writer.clone(), config.name.clone(), clock::now));
         let keeper = Arc::new(LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), clock::now));
@@ -216,7 +228,9 @@ impl Start {
             fatal: fatal.clone(),
         };
         tokio::spawn(renewals.run());
-        tokio::spawn(acquaint(config.mysql.replication.clone(), config.name.clone(), viewer.view()));
+        if config.failover.mode != Mode::Observe {
+            tokio::spawn(acquaint(config.mysql.replication.clone(), config.name.clone(), viewer.view()));
+        }
         tokio::spawn(write_notes(writer.clone(), noted));
         let hands = Hands::new(&config, &boot_id, mysqld.clone());
         tokio::spawn(Watcher::new(&config, &shared, mysqld, watermarks).run());
@@ -235,6 +249,7 @@ impl Start {
             hurry,
             notifier: Notifier::default(),
             opened_note: Note::of_opening(&config.state_dir),
+            epoch_note: Note::of_epoch(&config.state_dir),
             state_dir,
             marked: false,
         };

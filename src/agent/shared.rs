@@ -87,6 +87,12 @@ impl Note {
         Self { path: state_dir.join("opened") }
     }
 
+    /// The present epoch and when it was first seen opened (see [`super::kept`]).
+    #[must_use]
+    pub fn of_epoch(state_dir: &std::path::Path) -> Self {
+        Self { path: state_dir.join("epoch") }
+    }
+
     /// What was noted.
     #[must_use]
     pub fn read(&self) -> Option<String> {
@@ -104,7 +110,7 @@ impl Note {
             }),
         };
         if let Err(error) = result {
-            tracing::warn!(path = %self.path.display(), %error, "cannot be noted; after a restart of this agent a read-only primary may count as set by hand");
+            tracing::warn!(path = %self.path.display(), %error, "cannot be noted; after a restart of this agent a read-only primary may count as set by hand, and failover.cooldown counts anew");
         }
     }
 }

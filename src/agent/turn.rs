@@ -7,12 +7,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use super::kept::{keep_opened_epoch, opened_epoch};
 use super::lanes::{MysqlLane, ZookeeperLane, is_note};
 use super::shared::{Note, Shared, now};
 use crate::core::action::{Action, Write};
 use crate::core::memory::Memory;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
+use crate::core::records::Mode;
 use crate::core::table::step;
 use crate::core::view::{Ensemble, Held, View};
 use crate::host::clock;
@@ -53,6 +55,8 @@ pub struct Turn {
     pub notifier: Notifier,
     /// Which life of the server was opened.
     pub opened_note: Note,
+    /// When the present epoch was first seen opened.
+    pub epoch_note: Note,
     /// The marker has been written.
     pub marked: bool,
 }
@@ -60,14 +64,19 @@ pub struct Turn {
 impl Turn {
     /// Runs until the core refuses to go on; returns why.
     pub async fn run(mut self) -> String {
-        let mut memory = Memory { opened_incarnation: self.opened_note.read(), ..Memory::default() };
+        let mut memory = self.remembered();
         let mut server = self.shared.server.changes();
         loop {
             let view = self.view();
-            let opened = memory.opened_incarnation.clone();
+            let (opened, epoch) = (memory.opened_incarnation.clone(), memory.opened_epoch.clone());
             let decision = step(&mut memory, &view, now());
-            if memory.opened_incarnation != opened {
+            // An observer leaves nothing behind that a later life in another mode would go by.
+            let keeps = view.own.mode != Mode::Observe;
+            if keeps && memory.opened_incarnation != opened {
                 self.opened_note.write(memory.opened_incarnation.as_deref());
+            }
+            if let Some(seen) = memory.opened_epoch.as_ref().filter(|seen| keeps && epoch.as_ref() != Some(*seen)) {
+                keep_opened_epoch(&self.epoch_note, &view.own.boot_id, seen);
             }
             if let Some(refusal) = self.dispatch(&decision) {
                 return refusal;
@@ -89,6 +98,16 @@ impl Turn {
                 // Time alone: waits that end, ages that grow.
                 () = sleep(pause) => {}
             }
+        }
+    }
+
+    /// What an earlier process noted for this one.
+    fn remembered(&self) -> Memory {
+        let boot_id = self.shared.own.borrow().boot_id.clone();
+        Memory {
+            opened_incarnation: self.opened_note.read(),
+            opened_epoch: opened_epoch(&self.epoch_note, &boot_id, now()),
+            ..Memory::default()
         }
     }
 
@@ -147,7 +166,7 @@ impl Turn {
     /// Marks the server as ours once it stands in `topology`: from then on it may not take writes without a lease,
     /// also when the next start finds no ZooKeeper.
     fn mark_managed(&mut self, view: &View) {
-        if self.marked {
+        if self.marked || view.own.mode == Mode::Observe {
             return;
         }
         let Some(topology) = view.ensemble.topology.record() else { return };

@@ -4,6 +4,10 @@
 pub mod args;
 pub mod check;
 pub mod exit;
+pub mod fence;
+pub mod leave;
+mod loss;
+pub mod pause;
 pub mod promote;
 pub mod session;
 pub mod status;
@@ -92,17 +96,29 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
             print!("{}", config.masked_yaml());
             Exit::Done.into()
         }
-        Verb::Pause(_)
-        | Verb::Resume
-        | Verb::Handover
-        | Verb::Rejoin(_)
-        | Verb::Bootstrap
-        | Verb::Fence
-        | Verb::Unfence
-        | Verb::Prestart(_)
-        | Verb::Remove(_)
-        | Verb::Leave
-        | Verb::Route => {
+        Verb::Pause(args) => {
+            let mut tree = match session::open(&config).await {
+                Ok(tree) => tree,
+                Err(end) => return fail(end),
+            };
+            let reason = args.reason.as_deref().unwrap_or_default();
+            answer(json, pause::pause(&config, &mut tree, args.length, reason).await)
+        }
+        Verb::Resume => match session::open(&config).await {
+            Ok(mut tree) => answer(json, pause::resume(&config, &mut tree).await),
+            Err(end) => fail(end),
+        },
+        Verb::Fence => {
+            let done = fence::fence(&config).await;
+            match done.exit() {
+                Exit::Done => show(json, &done, || done.text.clone()),
+                exit => return fail((exit, done.text)),
+            }
+            Exit::Done.into()
+        }
+        Verb::Leave => answer(json, leave::leave(&config).await),
+        Verb::Unfence => answer(json, fence::unfence(&config)),
+        Verb::Handover | Verb::Rejoin(_) | Verb::Bootstrap | Verb::Prestart(_) | Verb::Remove(_) | Verb::Route => {
             eprintln!(
                 "this verb is not in force in this version; nothing was done (see the README, \"Not yet in force\")"
             );
@@ -120,6 +136,19 @@ fn show(json: bool, value: &impl Serialize, text: impl FnOnce() -> String) {
     } else {
         print!("{}", text());
     }
+}
+
+/// A verb's answer that is a text: to stdout where it was done, else to stderr.
+fn answer(json: bool, (exit, text): (Exit, String)) -> ExitCode {
+    if exit != Exit::Done {
+        return fail((exit, text));
+    }
+    #[derive(Serialize)]
+    struct Said<'a> {
+        done: &'a str,
+    }
+    show(json, &Said { done: text.trim_end() }, || text.clone());
+    exit.into()
 }
 
 fn fail((exit, text): (Exit, String)) -> ExitCode {
@@ -160,11 +189,8 @@ async fn history_verb(config: &Config, json: bool, last: usize) -> ExitCode {
 }
 
 async fn promote_verb(config: &Config, json: bool, args: &PromoteArgs) -> ExitCode {
-    if args.allow_data_loss || args.allow_newer {
-        return fail((
-            Exit::Usage,
-            "--allow-data-loss and --allow-newer are not in force in this version; nothing was done".to_owned(),
-        ));
+    if args.allow_newer {
+        return fail((Exit::Usage, "--allow-newer is not in force in this version; nothing was done".to_owned()));
     }
     let mut tree = match session::open(config).await {
         Ok(tree) => tree,
@@ -174,13 +200,17 @@ async fn promote_verb(config: &Config, json: bool, args: &PromoteArgs) -> ExitCo
         Ok(own) => own,
         Err(error) => return fail((Exit::Usage, format!("this host cannot be examined: {error}"))),
     };
-    let plan = promote::plan(&own, &tree.now(), args.name.as_deref());
+    let plan = promote::plan(&own, &tree.now(), args.name.as_deref(), args.allow_data_loss);
     if args.dry_run {
         show(json, &plan, || plan.text());
         return if plan.refused.is_some() { Exit::Refused.into() } else { Exit::Done.into() };
     }
     if plan.refused.is_some() {
         return fail((Exit::Refused, plan.text()));
+    }
+    if plan.forced {
+        // Before anything is done, for the log of whoever has typed it.
+        eprint!("{}", plan.text());
     }
     let (exit, text) = promote::promote(&mut tree, &plan, args.timeout).await;
     if exit != Exit::Done {

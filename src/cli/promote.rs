@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::exit::Exit;
+use super::loss;
 use super::session::Tree;
 use crate::core::action::{Op, Path, Record};
 use crate::core::case::Case;
@@ -25,8 +26,15 @@ pub struct Plan {
     pub refused: Option<String>,
     /// Every other member with what speaks for or against it.
     pub candidates: Vec<Candidate>,
-    /// A planned switch waits for everything to be applied: nothing.
+    /// A planned switch waits for everything to be applied, and a promotion after a loss for enough votes: nothing. With
+    /// `--allow-data-loss` what is known to be missing.
     pub would_be_lost: String,
+    /// There is no primary that could hand over: a race in which nobody but `to` may lead.
+    pub after_loss: bool,
+    /// `--allow-data-loss`: neither votes nor the last watermark are asked for.
+    pub forced: bool,
+    /// Why a second writer cannot be excluded; none where the old primary is proven read-only or waited for.
+    pub second_writer: Option<String>,
 }
 
 /// A candidate.
@@ -42,7 +50,7 @@ pub struct Candidate {
 
 /// Looks at every candidate.
 #[must_use]
-pub fn plan(own: &Own, ensemble: &Ensemble, wanted: Option<&str>) -> Plan {
+pub fn plan(own: &Own, ensemble: &Ensemble, wanted: Option<&str>, force: bool) -> Plan {
     let view = View {
         own: own.clone(),
         ensemble: ensemble.clone(),
@@ -51,16 +59,31 @@ pub fn plan(own: &Own, ensemble: &Ensemble, wanted: Option<&str>) -> Plan {
         wall: clock::wall(),
     };
     let case = Case { view: &view, now: clock::now() };
-    let mut plan =
-        Plan { from: None, to: None, refused: None, candidates: Vec::new(), would_be_lost: "nothing".to_owned() };
+    let mut plan = Plan {
+        from: None,
+        to: None,
+        refused: None,
+        candidates: Vec::new(),
+        would_be_lost: "nothing".to_owned(),
+        after_loss: false,
+        forced: force,
+        second_writer: None,
+    };
     let Some(topology) = ensemble.topology.record() else {
         plan.refused =
             Some("there is no readable topology: the replica set has not been adopted yet (see 'status')".to_owned());
         return plan;
     };
+    if !loss::hands_over(&case, topology) {
+        return loss::plan(plan, &case, topology, wanted);
+    }
     plan.from = topology.primary.clone();
     plan.candidates = candidates(&case, topology);
-    plan.refused = refusal(&case, topology, wanted);
+    plan.refused = if force {
+        Some("a planned switch without any loss is possible: leave out --allow-data-loss".to_owned())
+    } else {
+        wanted.and_then(|name| unfit(&case, topology, name))
+    };
     if plan.refused.is_none() {
         plan.to = wanted.map(str::to_owned).or_else(|| best(ensemble, &plan.candidates));
         if plan.to.is_none() {
@@ -85,21 +108,6 @@ fn candidates(case: &Case<'_>, topology: &Topology) -> Vec<Candidate> {
         .collect()
 }
 
-fn refusal(case: &Case<'_>, topology: &Topology, wanted: Option<&str>) -> Option<String> {
-    let Some(primary) = &topology.primary else {
-        return Some(format!(
-            "no server takes writes ({}), so there is none to switch from: see 'status'",
-            topology.reason
-        ));
-    };
-    if case.agent(primary).is_none() {
-        return Some(format!(
-            "the agent of the primary {primary} is not running: start it, or let the failover happen"
-        ));
-    }
-    wanted.and_then(|name| unfit(case, topology, name))
-}
-
 /// The fit one with the highest priority, then the least lag.
 fn best(ensemble: &Ensemble, candidates: &[Candidate]) -> Option<String> {
     let key = |name: &str| {
@@ -122,10 +130,14 @@ impl Plan {
         let mut text = match (&self.refused, &self.from, &self.to) {
             (Some(why), _, _) => format!("refused: {why}\n"),
             (None, Some(from), Some(to)) => {
-                format!("would switch from {from} to {to}; would be lost: {}\n", self.would_be_lost)
+                let verb = if self.after_loss { "promote" } else { "switch" };
+                format!("would {verb} from {from} to {to}; would be lost: {}\n", self.would_be_lost)
             }
             _ => String::new(),
         };
+        if let Some(why) = &self.second_writer {
+            text.push_str(&format!("A SECOND WRITER CANNOT BE EXCLUDED: {why}\n"));
+        }
         for candidate in &self.candidates {
             let verdict = if candidate.fit { "can take over" } else { "cannot" };
             text.push_str(&format!("  {:<16} {verdict}: {}\n", candidate.name, candidate.why));
@@ -150,21 +162,15 @@ pub async fn promote(tree: &mut Tree, plan: &Plan, timeout: Duration) -> (Exit, 
         at: clock::wall(),
         progress: Progress::Requested,
         detail: String::new(),
+        after_loss: plan.after_loss,
+        force: plan.forced,
     };
     let started = clock::now();
     if let Err(answer) = submit(tree, &request).await {
         return answer;
     }
-    // The agent answers by the deadline; what it undoes at the deadline takes a moment more.
-    let limit = timeout + Duration::from_secs(15);
     let operation = request.operation.clone();
-    let answer = tree
-        .wait(limit, |ensemble| {
-            let seen = ensemble.switchover.record()?;
-            let over = !matches!(seen.progress, Progress::Requested | Progress::Released);
-            (seen.operation != operation || over).then(|| seen.clone())
-        })
-        .await;
+    let answer = answered(tree, &request, timeout).await;
     let ms = clock::now().since(started).as_secs_f64() * 1000.0;
     match answer {
         Some(seen) if seen.operation != operation => (
@@ -172,14 +178,52 @@ pub async fn promote(tree: &mut Tree, plan: &Plan, timeout: Duration) -> (Exit, 
             format!("another request ({} to {}) has replaced this one: see 'status'\n", seen.from, seen.to),
         ),
         Some(seen) => match seen.progress {
+            Progress::Done if plan.after_loss => (Exit::Done, format!("{to} is the primary ({ms:.0} ms)\n")),
             Progress::Done => (Exit::Done, format!("{to} is the primary; {from} follows ({ms:.0} ms)\n")),
+            // Another was faster: its epoch has ended the request.
+            Progress::Requested => (Exit::No, "another server was promoted meanwhile: see 'status'\n".to_owned()),
+            Progress::Refused if plan.after_loss => (Exit::No, format!("not promoted: {}\n", seen.detail)),
             Progress::Refused => (Exit::Refused, format!("refused, nothing was changed: {}\n", seen.detail)),
             _ => (Exit::No, format!("tried and undone: {}\n", seen.detail)),
         },
-        None => {
-            (Exit::Unknown, format!("no answer within {:.0} s: see 'status' for who is primary\n", limit.as_secs_f64()))
-        }
+        None => (Exit::Unknown, "no answer in time: see 'status' for who is primary\n".to_owned()),
     }
+}
+
+/// What a finished switch takes longer than its limit, undoing included.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Waits for the answer. A request that nobody has begun to carry out by the limit is withdrawn: what is claimed for it
+/// changes it in the same transaction, so a withdrawn one cannot be carried out any more.
+async fn answered(tree: &mut Tree, request: &SwitchoverRequest, limit: Duration) -> Option<SwitchoverRequest> {
+    let over = |ensemble: &Ensemble| {
+        let seen = ensemble.switchover.record()?;
+        let open = match seen.progress {
+            Progress::Requested => ensemble.topology.record().is_none_or(|topology| topology.epoch == request.epoch),
+            Progress::Released => true,
+            _ => false,
+        };
+        (seen.operation != request.operation || !open).then(|| seen.clone())
+    };
+    let first = if request.after_loss { limit } else { limit + GRACE };
+    if let Some(answer) = tree.wait(first, over).await {
+        return Some(answer);
+    }
+    withdraw(tree, request).await;
+    tree.wait(GRACE, over).await
+}
+
+async fn withdraw(tree: &Tree, request: &SwitchoverRequest) {
+    let ensemble = tree.now();
+    let Some(seen) = ensemble.switchover.here() else { return };
+    if seen.record.operation != request.operation || seen.record.progress != Progress::Requested {
+        return;
+    }
+    let says = ensemble.agents.get(&request.to).map_or("its agent is not running", |agent| &agent.record.detail);
+    let detail = format!("not carried out in time and withdrawn; {}: {says}", request.to);
+    let record = SwitchoverRequest { progress: Progress::Refused, detail, ..seen.record.clone() };
+    // Refused: it is being carried out after all, and the answer comes.
+    let _ = tree.write(Op::Set(Path::Switchover, Record::Switchover(record), seen.version)).await;
 }
 
 /// Puts the request where the primary's agent sees it; one that is still being carried out is not replaced.
@@ -217,7 +261,11 @@ async fn submit(tree: &Tree, request: &SwitchoverRequest) -> Result<(), (Exit, S
 }
 
 /// A request of the present epoch that has no answer yet. One of an epoch that has ended is void (interleaving 19).
+/// Nor does one stand in the way that waits for a race: whoever has asked for it may be gone.
 fn under_way(request: &SwitchoverRequest, ensemble: &Ensemble) -> bool {
     let epoch = ensemble.topology.record().map_or(0, |topology| topology.epoch);
+    if request.after_loss && request.progress == Progress::Requested {
+        return false;
+    }
     request.epoch == epoch && matches!(request.progress, Progress::Requested | Progress::Released)
 }

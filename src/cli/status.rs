@@ -101,11 +101,20 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
         }
         Node::Here(_) => {}
     }
+    problems.extend(paused(ensemble));
+    problems.extend(mixed_modes(ensemble));
     for member in members {
         match (&member.agent, member.state) {
             (None, _) => problems.push(format!("{}: its agent is not running", member.name)),
             (Some(agent), _) if agent.reason == Reason::OldPrimaryUnfenced => {
                 problems.push(format!("{}: {}", member.name, agent.detail));
+            }
+            (Some(agent), _) if matches!(agent.reason, Reason::NotAutomatic | Reason::FencedByHand) => {
+                problems.push(format!("{}: {}", member.name, agent.detail));
+            }
+            (Some(agent), _) if agent.fenced_by_hand => {
+                problems
+                    .push(format!("{}: fenced by hand, no candidate until 'unfence'; {}", member.name, agent.detail));
             }
             (Some(agent), Some(MemberState::Na) | None) => problems.push(format!("{}: {}", member.name, agent.detail)),
             (Some(agent), Some(_))
@@ -132,6 +141,39 @@ fn warnings(members: &[MemberStatus]) -> Vec<String> {
             )
         })
         .collect()
+}
+
+/// A pause is a problem for `status`: nothing is worse than one that was forgotten.
+fn paused(ensemble: &Ensemble) -> Option<String> {
+    let lease = ensemble.lease.record().filter(|lease| lease.paused.is_some());
+    match (lease, ensemble.pause.record()) {
+        (Some(lease), Some(pause)) if lease.paused.as_ref() == Some(&pause.operation) => {
+            let why = if pause.reason.is_empty() { String::new() } else { format!(" ({})", pause.reason) };
+            let end = match pause.for_ms {
+                Some(ms) => format!("for {} s", ms / 1000),
+                None => "until 'resume'".to_owned(),
+            };
+            Some(format!("paused since {}{why} {end}: no automatic role change", pause.at.0))
+        }
+        (_, Some(pause)) => Some(format!(
+            "a pause was asked for at {} and is NOT in force: the primary has not acknowledged it",
+            pause.at.0
+        )),
+        (Some(lease), None) if !lease.released => Some(format!(
+            "the pause was ended, but {} has not renewed its lease since: nobody is promoted before it has ('promote NAME' if \
+             its host is lost)",
+            lease.name
+        )),
+        _ => None,
+    }
+}
+
+/// Each agent's mode counts for what it does itself, and nobody expects two of them in one cluster.
+fn mixed_modes(ensemble: &Ensemble) -> Option<String> {
+    let mode = |name: &String| ensemble.agents.get(name).map(|seen| seen.record.mode);
+    let differs = ensemble.agents.keys().any(|name| mode(name) != ensemble.agents.keys().next().and_then(mode));
+    let list = || ensemble.agents.iter().map(|(name, seen)| format!("{name} {:?}", seen.record.mode).to_lowercase());
+    differs.then(|| format!("failover.mode differs between the agents: {}", list().collect::<Vec<_>>().join(", ")))
 }
 
 impl Status {

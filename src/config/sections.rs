@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::address::HostPort;
 use super::secret::Secret;
 use crate::core::records::DurabilityMode;
+pub use crate::core::records::Mode;
 
 /// `zookeeper.*`.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,17 +117,6 @@ pub struct Heartbeat {
     pub recover_after: u32,
     /// Where the `heartbeat` table lives; needs no quoting in statements.
     pub schema: String,
-}
-
-/// `failover.mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Promote by itself.
-    Automatic,
-    /// Fence and report; promote only when told to.
-    Manual,
-    /// Write nothing to MySQL; log what would be done.
-    Observe,
 }
 
 /// `failover.*`.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::gtid::GtidSet;
 use super::reason::Reason;
-use super::records::{AgentRecord, HistoryRecord, Incident, Lease, Master, SwitchoverRequest, Topology, Vote};
+use super::records::{AgentRecord, HistoryRecord, Incident, Lease, Master, Pause, SwitchoverRequest, Topology, Vote};
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -262,4 +262,6 @@ pub enum Record {
     History(Box<HistoryRecord>),
     /// `control/switchover`
     Switchover(SwitchoverRequest),
+    /// `control/pause`
+    Pause(Pause),
 }

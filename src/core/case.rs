@@ -186,7 +186,8 @@ impl<'a> Case<'a> {
     #[must_use]
     pub fn somebody_could_take_over(&self) -> bool {
         self.others().any(|agent| {
-            agent.priority > 0 && agent.server.as_ref().is_some_and(|server| server.healthy && server.errant.is_empty())
+            super::consent::is_candidate(agent)
+                && agent.server.as_ref().is_some_and(|server| server.healthy && server.errant.is_empty())
         })
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::action::{Op, Path, Record};
 use super::case::Case;
 use super::gtid::GtidSet;
 use super::reason::Reason;
-use super::records::{AgentRecord, Durability, DurabilityMode, Handover, Member, MemberState, Topology};
+use super::records::{AgentRecord, Durability, DurabilityMode, Handover, Member, MemberState, Mode, Topology};
 
 /// The first record of a running replica set: we are the primary, the agents that follow us are its replicas.
 #[must_use]
@@ -38,6 +39,7 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
             floor: GtidSet::new(),
         },
         handover: None,
+        forced: None,
     };
     // Every replica may acknowledge: an operator may have set it so.
     if own.durability == DurabilityMode::Lossless {
@@ -97,6 +99,15 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
     next
 }
 
+/// The epoch that this transaction begins was forced: acknowledged writes may be missing in it.
+pub fn mark_forced(ops: &mut [Op], epoch: u64) {
+    for op in ops {
+        if let Op::Set(Path::Topology, Record::Topology(topology), _) = op {
+            topology.forced = Some(epoch);
+        }
+    }
+}
+
 /// Our server takes writes.
 #[must_use]
 pub fn published(topology: &Topology, case: &Case<'_>) -> Topology {
@@ -120,8 +131,11 @@ pub fn members_changed(topology: &Topology, case: &Case<'_>) -> Option<Topology>
     if durability.mode == DurabilityMode::Lossless {
         // More members in S need more votes; nothing acknowledged before can be missing from those.
         let joins = |(name, member): (&String, &Member)| {
-            let knows =
-                case.agent(name).and_then(|agent| agent.server.as_ref()).is_some_and(|it| it.acknowledges.is_some());
+            let knows = case.agent(name).is_some_and(|agent| {
+                let acknowledges = agent.server.as_ref().and_then(|server| server.acknowledges);
+                // Nobody switches an observed server on: it counts where its operator has.
+                if agent.mode == Mode::Observe { acknowledges == Some(true) } else { acknowledges.is_some() }
+            });
             (name != case.me() && member.state == MemberState::Read && knows && !durability.sync.contains(name))
                 .then(|| name.clone())
         };

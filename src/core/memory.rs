@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::degrade::Counters;
 use super::gtid::GtidSet;
 use super::reason::Reason;
-use super::records::Phases;
+use super::records::{Phases, Topology};
 use super::time::Moment;
 
 /// The memory of one agent.
@@ -42,8 +42,36 @@ pub struct Memory {
     pub restoring: Option<Moment>,
     /// When what this replica has received was last seen to grow.
     pub growth: Growth,
+    /// The present epoch as it was first seen opened: `failover.cooldown` counts from it.
+    pub opened_epoch: Option<OpenedEpoch>,
+    /// The pause that our lease is to carry.
+    pub pause: Option<PauseTerm>,
+    /// `failover.mode: observe` with nothing adopted yet: the roles as they would be adopted.
+    pub assumed: Option<Topology>,
     /// Incidents already written, so that a lasting condition is recorded once.
     pub noted: Vec<(Reason, i32)>,
+}
+
+/// An epoch in which a server took writes, as first seen by this agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedEpoch {
+    /// The epoch.
+    pub epoch: u64,
+    /// Who took writes.
+    pub primary: String,
+    /// When this agent first saw it, on its own clock.
+    pub at: Moment,
+    /// It began with a failover that nobody had asked for, to another server than the one before.
+    pub failover: bool,
+}
+
+/// A pause that the lease carries from the next renewal on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PauseTerm {
+    /// Its operation id.
+    pub operation: String,
+    /// When it ends by itself.
+    pub until: Moment,
 }
 
 /// A race for `master`.
@@ -61,8 +89,14 @@ pub struct Race {
     pub received: GtidSet,
     /// When it had applied everything.
     pub caught_up: Option<Moment>,
+    /// What the last primary had acknowledged as far as is known: what of it is missing here is lost.
+    pub expected: GtidSet,
     /// The latest claim: when it was asked for and until when the lease it replaces may be in use.
     pub claim: Option<Claim>,
+    /// Since when the old primary, whose lease is paused, is to be proven read-only before the claim.
+    pub proving: Option<Moment>,
+    /// It was.
+    pub proven: bool,
     /// It went to the end of the queue once.
     pub requeued: bool,
 }
@@ -88,6 +122,8 @@ pub struct Promotion {
     pub from: Option<String>,
     /// What this server had received when it led.
     pub received: GtidSet,
+    /// What the last primary had acknowledged as far as is known.
+    pub expected: GtidSet,
     /// The server stays read-only until then.
     pub wait_until: Moment,
     /// The end of the last finished phase.

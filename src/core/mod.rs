@@ -8,6 +8,7 @@
 pub mod action;
 pub mod case;
 pub mod changes;
+pub mod consent;
 pub mod degrade;
 pub mod election;
 pub mod fencing;
@@ -15,6 +16,7 @@ pub mod gtid;
 pub mod guard;
 pub mod health;
 pub mod memory;
+pub mod observe;
 pub mod outcome;
 pub mod reason;
 pub mod records;

@@ -1,6 +1,7 @@
 //! What a step decides.
 
 use super::action::{Action, MysqlAction, Op, Purpose, Write};
+use super::memory::PauseTerm;
 use super::reason::Reason;
 use super::records::Role;
 
@@ -68,4 +69,6 @@ pub struct Decision {
     pub want_opened: bool,
     /// Our server may acknowledge, or is about to (interleaving 18: published, then `topology` read again, then done).
     pub may_acknowledge: bool,
+    /// The pause that the lease record is to carry.
+    pub pause: Option<PauseTerm>,
 }

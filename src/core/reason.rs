@@ -113,6 +113,12 @@ reasons! {
     Settling = "settling",
     /// Automatic role changes are paused.
     Paused = "paused",
+    /// Promoted by hand after a loss.
+    PromotedByHand = "promoted_by_hand",
+    /// Promoted by hand with `--allow-data-loss`.
+    Forced = "forced",
+    /// Fenced by hand (`fence`), until `unfence`.
+    FencedByHand = "fenced_by_hand",
     /// `failover.mode` or `failover.cooldown` keeps it from racing.
     NotAutomatic = "not_automatic",
     /// Promoted: waits until the old lease cannot be in use any more.
@@ -139,6 +145,26 @@ reasons! {
     MemberJoined = "member_joined",
     /// The server was made read-only.
     Fenced = "fenced",
+}
+
+impl Reason {
+    /// Whether an epoch that began for this reason was a failover that nobody had asked for: what `failover.cooldown`
+    /// counts from.
+    #[must_use]
+    pub fn is_failover(self) -> bool {
+        !matches!(
+            self,
+            Self::Adopted
+                | Self::Bootstrap
+                | Self::Primary
+                | Self::Switchover
+                | Self::SwitchoverUndone
+                | Self::PromotedByHand
+                | Self::Forced
+                | Self::FencedByHand
+                | Self::ReadOnlyByHand
+        )
+    }
 }
 
 impl fmt::Display for Reason {

@@ -59,6 +59,29 @@ pub enum DurabilityMode {
     Async,
 }
 
+/// What an agent does without being told (`failover.mode`). Each agent's own counts for what it does itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Promote by itself.
+    #[default]
+    Automatic,
+    /// Fence and report; promote only when told to.
+    Manual,
+    /// Write nothing to MySQL; log what would be done.
+    Observe,
+}
+
+impl Mode {
+    fn is_automatic(&self) -> bool {
+        *self == Mode::Automatic
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 /// The durability in force, recorded before it takes effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durability {
@@ -125,6 +148,9 @@ pub struct Topology {
     /// A planned switch under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
+    /// The last epoch that began with `promote --allow-data-loss`: acknowledged writes may have been lost when it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forced: Option<u64>,
 }
 
 impl Topology {
@@ -158,7 +184,8 @@ pub struct Lease {
     pub epoch: u64,
     /// Counts renewals.
     pub sequence: u64,
-    /// T: how long the others wait after they first saw this version. Unit: milliseconds.
+    /// T: how long the others wait after they first saw this version. While paused it is what is left of the pause, if
+    /// that is longer. Unit: milliseconds.
     pub ttl_ms: u64,
     /// Whether the holder has made its server writable (or is about to).
     pub opened: bool,
@@ -168,6 +195,15 @@ pub struct Lease {
     /// Given up in so many words by a holder that had opened and is proven read-only or dead: nobody needs to wait.
     #[serde(default)]
     pub released: bool,
+    /// The operation id of the pause that the holder has acknowledged: it may hold this lease without renewing it, as
+    /// long as `ttl_ms` says, and nobody races before it has renewed it without this (interleaving 12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
+}
+
+impl Lease {
+    /// `ttl_ms` of a pause without an end: 100 years, which every reader of JSON can represent.
+    pub const FOREVER_MS: u64 = 100 * 365 * 24 * 3_600_000;
 }
 
 /// `election/lock-<sequence>`: a candidate in the race, and its vote.
@@ -207,6 +243,12 @@ pub struct AgentRecord {
     pub zone: Option<String>,
     /// `failover.priority`.
     pub priority: u32,
+    /// `failover.mode`.
+    #[serde(default, skip_serializing_if = "Mode::is_automatic")]
+    pub mode: Mode,
+    /// Fenced by hand (`fence`): votes and follows, and is no candidate.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub fenced_by_hand: bool,
     /// Free text of the operator.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
@@ -417,13 +459,25 @@ pub struct SwitchoverRequest {
     /// Why it was refused or undone, in words.
     #[serde(default)]
     pub detail: String,
+    /// Asked for while there was no primary, or none that could hand over: nobody but `to` may lead the race.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub after_loss: bool,
+    /// `--allow-data-loss`: neither votes nor the last watermark are asked for.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
 }
 
-/// `control/pause`: no automatic role change.
+/// `control/pause`: no automatic role change. In force as soon as the primary's lease carries its operation id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
+    /// Names this pause; a new one for each.
+    #[serde(default)]
+    pub operation: String,
     /// When it was asked for.
     pub at: Wall,
+    /// How long it lasts, counted by the primary's agent from first seeing it; none: until `resume`. Unit: milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_ms: Option<u64>,
     /// Why.
     #[serde(default)]
     pub reason: String,

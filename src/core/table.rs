@@ -4,11 +4,13 @@
 
 use super::action::{Action, MysqlAction};
 use super::case::Case;
+use super::consent;
 use super::memory::Memory;
+use super::observe;
 use super::outcome::{Decision, Outcome};
 use super::reason::Reason;
-use super::records::Role;
-use super::rows::{adoption, durability, primary, race, replica, safety, switchover};
+use super::records::{Mode, Role};
+use super::rows::{adoption, durability, operator, primary, race, replica, safety, switchover};
 use super::time::Moment;
 use super::view::View;
 
@@ -39,8 +41,10 @@ pub static TABLE: &[Row] = &[
     row("A3", "not adopted, ours is writable: adopt, or say what is missing", adoption::adopt),
     row("A4", "not adopted, ours is read-only: wait", adoption::wait_for_adoption),
     row("P1", "our dead predecessor's nodes: take the role over", primary::take_over),
+    row("O1", "paused, our node master is gone: make it anew", operator::take_again),
     row("P2", "primary, mysqld has exited: release", primary::mysqld_exited),
     row("P3", "primary, mysqld silent: fence, then release", primary::mysqld_silent),
+    row("O3", "primary, fenced by hand: fence, then release", operator::fenced_primary),
     row("W0", "a switch that is over: forget it", switchover::forget),
     row("W1", "a switch is asked for: refuse, wait for the target, or go on", switchover::consider),
     row("W2", "switch: become read-only", switchover::close),
@@ -59,13 +63,17 @@ pub static TABLE: &[Row] = &[
     row("D2", "primary: degraded, and enough acknowledge: restore", durability::restore),
     row("D3", "primary: a member of S that fails is to leave it", durability::retire),
     row("D4", "primary: a member certainly acknowledges nothing more: out of S", durability::remove),
+    row("O4", "primary, a pause is over: remove it", operator::end_pause),
     row("P11", "primary: steady", primary::steady),
+    row("O2", "no primary seen, its lease is paused: roles stay", operator::paused),
     row("R1", "no primary, session just back: settle", race::settle),
     row("R2", "no primary, one is still named: name nobody", race::name_nobody),
     row("R3", "planned switch names another: hold back", race::held_back),
     row("R4", "planned switch names us: catch up, claim", race::take_handover),
     row("R5", "planned switch past its deadline: take the role back", race::undo_handover),
     row("R6", "no primary, unfit: take no part", race::unfit),
+    row("O6", "no primary, not to be promoted now, nobody leads: wait unfrozen", operator::not_told),
+    row("O8", "to lead by hand past a paused lease: prove the old primary read-only", operator::prove_fenced),
     row("R7", "no primary: stop the IO thread", race::freeze),
     row("R8", "no primary: vote", race::vote),
     row("R9", "no primary, another leads: wait, and apply what was received", race::another_leads),
@@ -87,7 +95,17 @@ pub static TABLE: &[Row] = &[
 
 /// One step: what is to be done now, given what was observed.
 pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
+    match view.own.mode {
+        Mode::Observe => observe::step(memory, view, now),
+        Mode::Automatic | Mode::Manual => decide(memory, view, now),
+    }
+}
+
+/// The table, asked from top to bottom.
+pub(super) fn decide(memory: &mut Memory, view: &View, now: Moment) -> Decision {
     let case = Case { view, now };
+    consent::note_opened(&case, memory);
+    let pause = consent::acknowledge(&case, memory);
     if let Some((facts, at)) = &view.server.facts {
         memory.growth.note(|| facts.received(), *at);
     }
@@ -105,6 +123,7 @@ pub fn step(memory: &mut Memory, view: &View, now: Moment) -> Decision {
         heartbeat_write: case.may_write() && case.writable() && !closing,
         want_opened: waited,
         may_acknowledge: durability::may(&case),
+        pause,
         outcome,
     };
     assert_safe(&case, &decision);

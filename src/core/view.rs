@@ -7,7 +7,7 @@ use super::action::MysqlKind;
 use super::degrade::Policy;
 use super::gtid::GtidSet;
 use super::reason::Reason;
-use super::records::{AgentRecord, DurabilityMode, Lease, Master, Pause, SwitchoverRequest, Topology, Vote};
+use super::records::{AgentRecord, DurabilityMode, Lease, Master, Mode, Pause, SwitchoverRequest, Topology, Vote};
 use super::time::{Moment, Wall};
 
 /// All that one step may look at.
@@ -44,6 +44,10 @@ pub struct Own {
     pub instance: String,
     /// The program's version.
     pub agent_version: String,
+    /// `failover.mode`.
+    pub mode: Mode,
+    /// `failover.cooldown`.
+    pub cooldown: Duration,
     /// `failover.priority`.
     pub priority: u32,
     /// `failover.durability`.
@@ -188,6 +192,8 @@ pub struct Server {
     pub heartbeat: Option<(Moment, GtidSet)>,
     /// When the heartbeat was sent that waits for its acknowledgement still; none where none does.
     pub unacknowledged: Option<Moment>,
+    /// Fenced by hand: the marker of the verb `fence` stands in `state_dir`.
+    pub fenced_by_hand: bool,
     /// The last action on MySQL that succeeded, and when.
     pub done: Option<(MysqlKind, Moment)>,
     /// The last action on MySQL that failed, until one succeeds.

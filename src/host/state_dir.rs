@@ -131,6 +131,37 @@ pub fn member_in(state_dir: &Path) -> Result<Option<Member>, StateDirError> {
     serde_json::from_slice(&text).map(Some).map_err(|source| StateDirError::Marker { path, source })
 }
 
+/// The marker of the verb `fence`: while it is there the agent gives no write to this server. The verb sets it before it
+/// touches the server, the agent looks for it all the time, also before anything else at its start.
+#[must_use]
+pub fn fence_marker(state_dir: &Path) -> PathBuf {
+    state_dir.join("fenced_by_hand")
+}
+
+/// Sets the marker, so that it outlives a power cut. No lock is needed: it has no content to spoil.
+///
+/// # Errors
+/// The file system says no.
+pub fn set_fence_marker(state_dir: &Path) -> Result<(), StateDirError> {
+    let path = fence_marker(state_dir);
+    fs::create_dir_all(state_dir).map_err(failed("cannot create", state_dir))?;
+    write_whole(&path, b"set by 'mysql-ha-agent fence', removed by 'mysql-ha-agent unfence'\n")
+        .map_err(failed("cannot write", &path))
+}
+
+/// Removes it; whether it was there.
+///
+/// # Errors
+/// The file system says no.
+pub fn clear_fence_marker(state_dir: &Path) -> Result<bool, StateDirError> {
+    let path = fence_marker(state_dir);
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(failed("cannot remove", &path)(error)),
+    }
+}
+
 fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StateDirError + 'a {
     move |source| StateDirError::Io { what, path: path.to_owned(), source }
 }

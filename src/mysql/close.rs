@@ -13,6 +13,8 @@ use super::follow::{connect_to, killer_for};
 use super::{blockers, facts};
 
 const READ_ONLY: &str = "SET GLOBAL super_read_only=ON";
+/// A remote fence that may take longer than this is not one that a failover waits for.
+const HURRIED: Duration = Duration::from_secs(1);
 const STATE: &str =
     "SELECT @@global.super_read_only AS closed, @@global.read_only AS read_only, @@global.gtid_executed AS executed";
 
@@ -77,6 +79,14 @@ pub(crate) async fn fence_remote(
 ) -> Result<Done, ControlError> {
     let work = async {
         let mut connection = connect_to(control, address, server_uuid, limit).await?;
+        if limit > HURRIED {
+            // While its replicas still acknowledge, commits in flight end by themselves; `offline_mode` would cut those
+            // replicas too, and the heartbeat of an agent that is still there would wait for ever and keep read-only from coming.
+            let mut killer = killer_for(control, address)?;
+            if let Err(fault) = connection.run_or_kill(READ_ONLY, limit / 2, &mut killer).await {
+                tracing::debug!(%fault, "read-only did not come by itself on the old primary");
+            }
+        }
         // Cuts commits that wait for an acknowledgement without an OK; they would hold read-only up for ever. Before all
         // else: under waiting commits a second login may hang (interleaving 16).
         connection.run("SET GLOBAL offline_mode=ON", limit).await.doing("cutting the old primary's clients")?;

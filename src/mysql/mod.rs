@@ -9,6 +9,7 @@
 //! | [`blockers`] | who holds a statement up, in words |
 //! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`], `events` hold the larger ones) |
 //! | `binlog` | where replicas begin to read |
+//! | [`leave`] | a server leaves the product's care |
 //! | `semisync` | the source side of semi-synchronous replication |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
 //!
@@ -26,6 +27,7 @@ pub mod facts;
 pub mod fault;
 pub mod fence;
 pub mod follow;
+pub mod leave;
 pub mod open;
 pub mod probe;
 mod semisync;

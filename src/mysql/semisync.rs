@@ -47,6 +47,11 @@ async fn loaded(line: &mut Line, side: Side) -> Result<Option<SemiSync>, Control
     Ok(name.map(|name| if name == new { SemiSync::New } else { SemiSync::Old }))
 }
 
+/// The generation of the plugin that makes this server acknowledge; none where none is.
+pub(crate) async fn replica_side(line: &mut Line) -> Result<Option<SemiSync>, ControlError> {
+    loaded(line, Side::Replica).await
+}
+
 fn not_loaded(consequence: &str) -> ControlError {
     ControlError::NotInForce(format!(
         "failover.durability is lossless and the semi-sync plugin is not loaded; include packaging/mysql-ha.cnf in my.cnf and \

@@ -23,6 +23,7 @@ use super::tree::decode;
 use super::writer::{Outcome, Refusal, Writer};
 use crate::core::action::{Op, Path, Record, Write};
 use crate::core::gtid::GtidSet;
+use crate::core::memory::PauseTerm;
 use crate::core::records::{AgentRecord, Lease};
 use crate::core::time::Moment;
 use crate::core::timing::lease_length;
@@ -127,7 +128,16 @@ impl LeaseKeeper {
     ///
     /// Waits for nothing but ZooKeeper. At the worst for three calls: what became of the last one, this one, and what
     /// became of this one.
-    pub async fn renew(&self, agent: &AgentRecord, watermark: &GtidSet, opened: bool) -> Renewal {
+    ///
+    /// `pause` makes the lease as long as what is left of that pause; the first renewal without it makes it T again, and
+    /// from sending that on nobody may rely on more (the others may have seen it).
+    pub async fn renew(
+        &self,
+        agent: &AgentRecord,
+        watermark: &GtidSet,
+        opened: bool,
+        pause: Option<&PauseTerm>,
+    ) -> Renewal {
         let mut slot = self.hold.lock().await;
         if slot.is_none() {
             return Renewal::NotHeld;
@@ -153,7 +163,7 @@ impl LeaseKeeper {
             sequence: last.sequence + 1,
             opened: last.opened || opened,
             watermark: last.watermark.union(watermark),
-            ..last.clone()
+            ..with_pause(last, pause, live.granted, (self.clock)())
         };
         let outcome = self.send(&live, hold, record, agent).await;
         self.renewed(&live, &mut slot, outcome).await
@@ -190,6 +200,7 @@ impl LeaseKeeper {
             // The moment before the call, never that of the answer: the others' wait begins in between. Noted before
             // the call, so that a caller who gives up in mid-call leaves behind that it was made.
             hold.pending = Some(Attempt { record: record.clone(), sent: (self.clock)(), session: live.id });
+            self.publish(Some(hold));
             match self.writer.transact(live, &ops).await {
                 Outcome::Rejected { path: Path::Agent(_), why, .. } => {
                     debug!(%why, "our node in agents could not ride along");
@@ -219,10 +230,12 @@ impl LeaseKeeper {
             }
             Outcome::Rejected { path, why, .. } => {
                 hold.pending = None;
+                self.publish(slot.as_ref());
                 Renewal::NotDone { why: format!("{}: {why}", self.writer.tree.node(&path)) }
             }
             Outcome::NotDone { why } => {
                 hold.pending = None;
+                self.publish(slot.as_ref());
                 Renewal::NotDone { why }
             }
             Outcome::Unknown { why } => match self.settle(live, slot).await {
@@ -362,12 +375,30 @@ impl LeaseKeeper {
     }
 }
 
+impl Attempt {
+    fn until(&self) -> Moment {
+        // Two clocks may differ by 2 % of the time they measure.
+        self.sent + lease_length(Duration::from_millis(self.record.ttl_ms))
+    }
+}
+
+/// The lease with this pause and the length that goes with it.
+fn with_pause(last: &Lease, pause: Option<&PauseTerm>, granted: Duration, now: Moment) -> Lease {
+    let ms = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX).min(Lease::FOREVER_MS);
+    let (ttl_ms, paused) = match (pause, &last.paused) {
+        (Some(pause), _) => (ms(pause.until.until(now).max(granted)), Some(pause.operation.clone())),
+        (None, Some(_)) => (ms(granted), None),
+        (None, None) => (last.ttl_ms, None),
+    };
+    Lease { ttl_ms, paused, ..last.clone() }
+}
+
 impl Hold {
     fn held(&self) -> Held {
-        let Attempt { record, sent, .. } = &self.last;
-        let granted = Duration::from_millis(record.ttl_ms);
-        // Two clocks may differ by 2 % of the time they measure.
-        Held { epoch: record.epoch, until: *sent + lease_length(granted), opened: record.opened, inherited: false }
+        let record = &self.last.record;
+        // A shorter lease that was sent may be what the others count by already, whatever became of its answer.
+        let until = self.pending.as_ref().map_or(self.last.until(), |pending| self.last.until().min(pending.until()));
+        Held { epoch: record.epoch, until, opened: record.opened, inherited: false }
     }
 
     fn took_effect(&mut self) {

@@ -16,6 +16,7 @@ mod engine;
 pub mod lease_keeper;
 pub mod name;
 mod reads;
+mod removal;
 pub mod session;
 pub mod tree;
 pub mod viewer;

@@ -146,6 +146,7 @@ pub fn encode(record: &Record) -> Vec<u8> {
         Record::Incident(record) => serde_json::to_vec(record),
         Record::History(record) => serde_json::to_vec(record),
         Record::Switchover(record) => serde_json::to_vec(record),
+        Record::Pause(record) => serde_json::to_vec(record),
     }
     .expect("records are plain data with text keys, which JSON can always express")
 }

@@ -110,8 +110,8 @@ impl Writer {
         Writer { link: link.clone(), access: Access::new(link.options()).into(), tree }
     }
 
-    /// Creates `<root>/<cluster>` and the directories below, where they are missing. For whoever writes: not in
-    /// `failover.mode: observe`.
+    /// Creates `<root>/<cluster>` and the directories below, where they are missing. An observer needs
+    /// them too: it publishes its own node.
     ///
     /// # Errors
     /// One could not be created; which and why, in words.

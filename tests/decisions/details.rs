@@ -32,6 +32,16 @@ fn a_claim_checks_each_counted_lock_and_replaces_exactly_what_was_seen() {
 }
 
 #[test]
+fn interleaving_3_a_vote_lands_only_beside_the_topology_and_the_lease_it_was_decided_upon() {
+    let decision = vacant().step();
+    let vote = write(&decision);
+    assert_eq!(vote.purpose, Purpose::Vote);
+    for path in [Path::Topology, Path::Lease] {
+        assert!(vote.ops.contains(&Op::Check(path, VERSION)), "{vote:?}");
+    }
+}
+
+#[test]
 fn a_claim_over_a_lease_that_was_not_released_is_not_opened() {
     let mut world = voted();
     world.lease().released = false;

@@ -43,10 +43,11 @@ pub(crate) fn all() -> Vec<Scenario> {
     race(&mut case);
     followers(&mut case);
     sync_set(&mut case);
+    super::operator::scenarios(&mut case);
     all
 }
 
-type Add<'a> = &'a mut dyn FnMut(&'static str, &'static str, &'static str, &'static str, World);
+pub(crate) type Add<'a> = &'a mut dyn FnMut(&'static str, &'static str, &'static str, &'static str, World);
 
 fn before_roles(case: Add<'_>) {
     case(
@@ -716,6 +717,7 @@ fn race(case: Add<'_>) {
         "nobody may be promoted",
         vacant().lock(1, "db2", 9).with(|w| {
             w.view.ensemble.locks.get_mut(&1).unwrap().record.priority = 0;
+            w.view.own.priority = 0;
         }),
     );
     case("R10", "no_quorum", "", "alone of two", vacant().lock(1, "db2", 9));

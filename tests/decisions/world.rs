@@ -6,11 +6,11 @@ use std::time::Duration;
 use mysql_ha_agent::core::action::{Action, Write};
 use mysql_ha_agent::core::degrade::Policy;
 use mysql_ha_agent::core::gtid::GtidSet;
-use mysql_ha_agent::core::memory::{Memory, Switch};
+use mysql_ha_agent::core::memory::{Memory, OpenedEpoch, Switch};
 use mysql_ha_agent::core::outcome::Decision;
 use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::records::{
-    AgentRecord, Durability, DurabilityMode, Handover, Lease, Master, Member, MemberState, Progress, Role,
+    AgentRecord, Durability, DurabilityMode, Handover, Lease, Master, Member, MemberState, Mode, Progress, Role,
     ServerRecord, SourceRecord, SwitchoverRequest, Topology, Vote,
 };
 use mysql_ha_agent::core::table::step;
@@ -74,7 +74,9 @@ fn running(me: &'static str) -> World {
     let server =
         Server { health: Health::Healthy, process: Process::Alive, facts: Some((facts(me), NOW)), ..Server::default() };
     let view = View { own: own(me), ensemble, server, held: None, wall: Wall::default() };
-    World { view, memory: Memory::default(), now: NOW }
+    // Long running: the present epoch was seen opened an hour ago.
+    let opened = OpenedEpoch { epoch: 7, primary: "db1".into(), at: NOW - T * 360, failover: false };
+    World { view, memory: Memory { opened_epoch: Some(opened), ..Memory::default() }, now: NOW }
 }
 
 /// db2 follows db1.
@@ -156,6 +158,8 @@ pub(crate) fn request(progress: Progress) -> SwitchoverRequest {
         at: Wall::default(),
         progress,
         detail: String::new(),
+        after_loss: false,
+        force: false,
     }
 }
 
@@ -193,6 +197,7 @@ fn topology() -> Topology {
             floor: GtidSet::new(),
         },
         handover: None,
+        forced: None,
     }
 }
 
@@ -209,7 +214,16 @@ pub(crate) fn master(name: &str, epoch: u64) -> Master {
 
 fn lease(name: &str) -> Lease {
     let ttl_ms = u64::try_from(T.as_millis()).unwrap();
-    Lease { name: name.into(), epoch: 7, sequence: 3, ttl_ms, opened: true, watermark: gtids(9), released: false }
+    Lease {
+        name: name.into(),
+        epoch: 7,
+        sequence: 3,
+        ttl_ms,
+        opened: true,
+        watermark: gtids(9),
+        released: false,
+        paused: None,
+    }
 }
 
 fn own(name: &str) -> Own {
@@ -222,6 +236,8 @@ fn own(name: &str) -> Own {
         boot_id: format!("boot-{name}"),
         instance: "first".into(),
         agent_version: "1".into(),
+        mode: Mode::Automatic,
+        cooldown: Duration::from_secs(60),
         priority: 100,
         durability: DurabilityMode::Lossless,
         sync_replicas: 1,
@@ -280,6 +296,8 @@ fn agent(name: &str) -> AgentRecord {
         at: Wall::default(),
         zone: None,
         priority: 100,
+        mode: Mode::Automatic,
+        fenced_by_hand: false,
         tags: BTreeMap::new(),
         role: if replicates { Role::Replica } else { Role::Primary },
         row: String::new(),
@@ -359,6 +377,11 @@ impl World {
         };
         self.view.ensemble.locks.insert(sequence, seen(vote, session(name), Duration::ZERO));
         self
+    }
+
+    /// A vote that stands there.
+    pub(crate) fn vote(&mut self, sequence: i64) -> &mut Vote {
+        &mut self.view.ensemble.locks.get_mut(&sequence).unwrap().record
     }
 
     /// The old lease may be in use for `rest` more.

@@ -10,7 +10,7 @@ use mysql_ha_agent::core::health::{Config, Judge, Next, Outcome};
 use mysql_ha_agent::core::memory::Memory;
 use mysql_ha_agent::core::outcome::Decision;
 use mysql_ha_agent::core::reason::Reason;
-use mysql_ha_agent::core::records::DurabilityMode;
+use mysql_ha_agent::core::records::{DurabilityMode, Mode};
 use mysql_ha_agent::core::table::step;
 use mysql_ha_agent::core::time::{Moment, Wall};
 use mysql_ha_agent::core::view::{Ensemble, Held, Own, Process, Server, Session, View};
@@ -86,7 +86,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn new(id: usize, instance: u32, boot: u32, mode: DurabilityMode, now: u64) -> Self {
+    pub(crate) fn new(id: usize, instance: u32, boot: u32, mode: DurabilityMode, cooldown: Duration, now: u64) -> Self {
         let ms = Duration::from_millis;
         let own = Own {
             cluster: "orders".into(),
@@ -97,6 +97,8 @@ impl Agent {
             boot_id: format!("boot{id}-{boot}"),
             instance: format!("instance{instance}"),
             agent_version: "1".into(),
+            mode: Mode::Automatic,
+            cooldown,
             priority: 100,
             durability: mode,
             sync_replicas: 1,
@@ -177,6 +179,7 @@ impl World {
         if agent.keeper.held.is_some() {
             agent.inherited = None;
         }
+        agent.server.fenced_by_hand = self.hosts[i].fenced_by_hand;
         let view = View {
             own: agent.own.clone(),
             ensemble: agent.ensemble.clone(),

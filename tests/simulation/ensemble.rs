@@ -107,6 +107,7 @@ impl Zookeeper {
                 (Path::Switchover, Record::Switchover(r)) => {
                     view.switchover = here(node, r, before.switchover.here(), now);
                 }
+                (Path::Pause, Record::Pause(r)) => view.pause = here(node, r, before.pause.here(), now),
                 (Path::Agent(name), Record::Agent(r)) => {
                     let seen = seen(node, r.as_ref(), before.agents.get(name), now);
                     view.agents.insert(name.clone(), seen);

@@ -1,8 +1,11 @@
 //! The agent's side of ZooKeeper: connection, calls whose answers may be lost, and the lease as `LeaseKeeper` holds it.
 
+use std::time::Duration;
+
 use mysql_ha_agent::core::action::{Op, Path, Record};
 use mysql_ha_agent::core::records::Lease;
 use mysql_ha_agent::core::time::Moment;
+use mysql_ha_agent::core::timing::lease_length;
 use mysql_ha_agent::core::view::Held;
 
 use super::agent::{OP_TIMEOUT, RENEW};
@@ -14,6 +17,12 @@ pub(crate) struct Attempt {
     record: Lease,
     sent: Moment,
     session: i64,
+}
+
+impl Attempt {
+    fn until(&self) -> Moment {
+        self.sent + lease_length(Duration::from_millis(self.record.ttl_ms))
+    }
 }
 
 pub(crate) struct Hold {
@@ -59,11 +68,15 @@ enum Settled {
 
 impl Keeper {
     fn publish(&mut self) {
-        self.held = self.hold.as_ref().map(|hold| Held {
-            epoch: hold.last.record.epoch,
-            until: hold.last.sent + (GRANTED - GRANTED / 50),
-            opened: hold.last.record.opened,
-            inherited: false,
+        self.held = self.hold.as_ref().map(|hold| {
+            // As the real keeper: from sending a shorter lease on nobody relies on more.
+            let pending = hold.pending.as_ref().map_or(hold.last.until(), Attempt::until);
+            Held {
+                epoch: hold.last.record.epoch,
+                until: hold.last.until().min(pending),
+                opened: hold.last.record.opened,
+                inherited: false,
+            }
         });
     }
 }
@@ -277,13 +290,23 @@ impl World {
         let watermark = last.watermark.union(&agent.watermark);
         // As the real keeper: opened once is opened for the whole hold.
         let opened = last.opened || opened;
-        let record = Lease { sequence: last.sequence + 1, opened, watermark, ..last.clone() };
+        let pause = agent.decision.as_ref().and_then(|decision| decision.pause.clone());
+        let granted = u64::try_from(GRANTED.as_millis()).unwrap();
+        let (ttl_ms, paused) = match pause {
+            Some(pause) => {
+                let left = u64::try_from(pause.until.until(now).as_millis()).unwrap().min(Lease::FOREVER_MS);
+                (left.max(granted), Some(pause.operation))
+            }
+            None => (granted, None),
+        };
+        let record = Lease { sequence: last.sequence + 1, opened, watermark, ttl_ms, paused, ..last.clone() };
         let ops = vec![
             Op::Check(Path::Master, 0),
             Op::Set(Path::Lease, Record::Lease(record.clone()), hold.version),
             observation,
         ];
         hold.pending = Some(Attempt { record, sent: now, session });
+        agent.keeper.publish();
         self.send(i, Purpose::Renewal, ops, None);
     }
 
@@ -317,6 +340,7 @@ impl World {
                 if let Some(hold) = &mut keeper.hold {
                     hold.pending = None;
                 }
+                keeper.publish();
             }
             Some(Err(_)) => self.lose(i),
             None => {

@@ -1,6 +1,7 @@
 //! Three hosts with a server and an agent each, ZooKeeper, clients, faults, and what must never be seen.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use mysql_ha_agent::core::action::{Op, Path, Record};
 use mysql_ha_agent::core::reason::Reason;
@@ -32,6 +33,8 @@ pub(crate) struct Host {
     /// `state_dir`: under our care, and why it was fenced.
     pub(crate) managed: bool,
     pub(crate) fenced: Option<Reason>,
+    /// The marker of the verb `fence`.
+    pub(crate) fenced_by_hand: bool,
     /// The lease file below `/run`.
     lease_file: Option<Moment>,
     instances: u32,
@@ -48,6 +51,9 @@ pub(crate) struct World {
     pub(crate) t: u64,
     pub(crate) chance: Chance,
     mode: DurabilityMode,
+    cooldown: Duration,
+    /// The epoch of the paused lease, seen a tick ago.
+    pub(super) paused: Option<u64>,
     pub(crate) zk: Zookeeper,
     pub(crate) servers: Vec<Mysqld>,
     pub(crate) hosts: Vec<Host>,
@@ -79,6 +85,7 @@ impl World {
             rate: i64::try_from(chance.between(0, 18_000)).unwrap() - 9_000,
             managed: false,
             fenced: None,
+            fenced_by_hand: false,
             lease_file: None,
             instances: 1,
             agent_back: None,
@@ -89,12 +96,15 @@ impl World {
             thawed: 0,
         });
         let hosts = hosts.collect();
+        let cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
         Self {
             t: 0,
             mode,
             zk: Zookeeper::default(),
             servers: (0..3).map(|id| Mysqld::new(id, acknowledgements)).collect(),
-            agents: (0..3).map(|id| Agent::new(id, 1, 1, mode, 0)).collect(),
+            agents: (0..3).map(|id| Agent::new(id, 1, 1, mode, cooldown, 0)).collect(),
+            cooldown,
+            paused: None,
             hosts,
             faults: false,
             acknowledged: BTreeSet::new(),
@@ -248,6 +258,8 @@ impl World {
                     host.thaws = host.thaws.and(soon);
                 }
                 self.servers.iter_mut().for_each(|server| server.slow = false);
+                self.hosts.iter_mut().for_each(|host| host.fenced_by_hand = false);
+                self.resume();
             }
             return;
         }
@@ -261,6 +273,9 @@ impl World {
         let on_primary = self.chance.percent(60);
         let i = primary.filter(|_| on_primary).map_or(any, |name| name[2..].parse::<usize>().unwrap() - 1);
         let until = self.t + self.chance.between(200, 7_000);
+        if self.chance.percent(15) {
+            return self.operator(any);
+        }
         let which = self.chance.between(0, 9);
         let what = match which {
             0 if self.agents[i].alive => {
@@ -316,9 +331,8 @@ impl World {
         let Some(topology) = self.topology() else { return };
         let Some(from) = topology.primary.clone() else { return };
         let epoch = topology.epoch;
-        self.operations += 1;
         let request = SwitchoverRequest {
-            operation: format!("operation{}", self.operations),
+            operation: format!("operation{}", self.operation()),
             epoch,
             from,
             to: format!("db{}", to + 1),
@@ -326,6 +340,8 @@ impl World {
             at: Wall::default(),
             progress: Progress::Requested,
             detail: String::new(),
+            after_loss: false,
+            force: false,
         };
         let record = Record::Switchover(request);
         let op = match self.zk.nodes.get(&Path::Switchover) {
@@ -334,6 +350,11 @@ impl World {
         };
         let session = self.zk.open_session(self.t);
         let _ = self.zk.transact(session, &[op]);
+    }
+
+    pub(super) fn operation(&mut self) -> u32 {
+        self.operations += 1;
+        self.operations
     }
 
     fn come_back(&mut self) {
@@ -368,10 +389,11 @@ impl World {
     fn start_agent(&mut self, i: usize) {
         self.hosts[i].instances += 1;
         let host = &self.hosts[i];
-        let mut agent = Agent::new(i, host.instances, host.boot, self.mode, self.t);
+        let mut agent = Agent::new(i, host.instances, host.boot, self.mode, self.cooldown, self.t);
         agent.own.managed = host.managed;
         agent.server.fenced = host.fenced;
         // Kept in `state_dir`, as the reason of a fence is.
+        agent.memory.opened_epoch.clone_from(&self.agents[i].memory.opened_epoch);
         agent.memory.opened_incarnation.clone_from(&self.agents[i].memory.opened_incarnation);
         let now = self.now(i);
         let until = host.lease_file.filter(|until| *until > now);
@@ -395,6 +417,7 @@ impl World {
         };
         let writable: Vec<usize> = (0..3).filter(|i| self.servers[*i].accepts() && guarded(*i)).collect();
         assert!(writable.len() < 2, "two servers take writes at once: {writable:?}");
+        self.what_the_operator_asked_for();
         let Some(topology) = self.topology() else { return };
         let (epoch, primary) = (topology.epoch, topology.primary.clone());
         assert!(epoch >= self.epoch, "the epoch went back from {} to {epoch}", self.epoch);
@@ -435,7 +458,9 @@ impl World {
         let follows = |i: usize| {
             let server = &self.servers[i];
             let named = !self.agents[i].server.errant.is_empty();
-            let extra = server.executed.all.difference(&self.servers[p].executed.all).next().is_some();
+            // Received and not applied (its applier stands still) counts as held.
+            let held = server.executed.all.union(&server.retrieved.all);
+            let extra = held.into_iter().any(|tx| !self.servers[p].executed.all.contains(tx));
             let channel = server.channel.as_ref();
             let runs = channel.is_some_and(|channel| channel.source == p && channel.connected && channel.sql);
             let caught_up = server.executed.all.len() + 5 >= self.servers[p].executed.all.len();

@@ -126,6 +126,7 @@ pub fn own_lease(case: &Case<'_>, epoch: u64, opened: bool) -> Option<Lease> {
         opened,
         watermark: case.facts()?.executed.clone(),
         released: false,
+        paused: None,
     })
 }
 

@@ -3,6 +3,7 @@
 
 pub mod adoption;
 pub mod durability;
+pub mod operator;
 pub mod primary;
 pub mod race;
 pub mod replica;

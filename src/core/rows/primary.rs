@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::adoption::{own_lease, own_master};
 use super::durability;
+use super::operator;
 use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
+use crate::core::consent::{OPEN_WITHIN, paused_lease};
 use crate::core::memory::{Memory, Promotion, Reached};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
@@ -44,7 +46,7 @@ pub fn take_over(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 }
 
 /// The case of a primary: our `master`, our lease, the present epoch.
-fn holder<'a>(case: &Case<'a>) -> Option<(&'a Seen<Topology>, &'a Held)> {
+pub(super) fn holder<'a>(case: &Case<'a>) -> Option<(&'a Seen<Topology>, &'a Held)> {
     let topology = case.topology()?;
     let held = case.view.held.as_ref()?;
     let ours = case.own_master()?.record.epoch == topology.record.epoch && held.epoch == topology.record.epoch;
@@ -68,6 +70,9 @@ pub fn mysqld_exited(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return None;
     }
     memory.promotion = None;
+    if let Some(stays) = operator::keeps_role(case, "mysqld has exited") {
+        return Some(stays);
+    }
     // A restart of mysqld would come up writable where read-only is not persisted: then the lease has to run out,
     // and the writer is fenced when it is back.
     let proven = held.opened && case.facts().is_some_and(|facts| facts.persisted_read_only);
@@ -79,6 +84,9 @@ pub fn mysqld_exited(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 pub fn mysqld_silent(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (topology, held) = holder(case)?;
     let Health::Failed { since, why } = &case.view.server.health else { return None };
+    if let Some(stays) = operator::keeps_role(case, why) {
+        return Some(stays);
+    }
     // The fence has returned, not only begun: while its statement waits for commits the variable reads ON already.
     let fenced = case.view.server.fenced.is_some();
     let read_only_since = fenced && case.facts_at().is_some_and(|at| at > *since) && !case.writable();
@@ -134,6 +142,7 @@ fn promotion<'m>(case: &Case<'_>, memory: &'m mut Memory, topology: &Topology) -
             cause: topology.reason,
             from: race.as_ref().and_then(|race| race.from.clone()).or_else(|| topology.last_writer.clone()),
             received: race.as_ref().map(|race| race.received.clone()).unwrap_or_default(),
+            expected: race.as_ref().map(|race| race.expected.clone()).unwrap_or_default(),
             wait_until: claim.map_or(case.now + granted, |claim| claim.wait_until),
             last: case.now,
             phases: Phases {
@@ -262,7 +271,10 @@ fn open_action(case: &Case<'_>, held: &Held, topology: &Topology) -> MysqlAction
         DurabilityMode::Lossless if !durability.degraded => durability.sync_replicas,
         _ => 0,
     };
-    MysqlAction::Open { not_after: held.until - case.view.own.fencing_budget, acknowledgements }
+    // A paused lease is long, and what was decided long ago must not land (interleaving 14).
+    let end = held.until - case.view.own.fencing_budget;
+    let not_after = if paused_lease(case) { end.min(case.now + OPEN_WITHIN) } else { end };
+    MysqlAction::Open { not_after, acknowledgements }
 }
 
 /// The server takes writes: name it.
@@ -310,7 +322,6 @@ pub fn record_history(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     memory.race = None;
     let mut promotion = memory.promotion.take()?;
     promotion.phases.published = ms(case.now.since(promotion.last));
-    let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
     let executed = case.facts()?.executed.clone();
     let record = HistoryRecord {
         epoch: promotion.epoch,
@@ -320,7 +331,7 @@ pub fn record_history(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         to: case.me().to_owned(),
         phases: promotion.phases,
         received: promotion.received,
-        lost: watermark.subtract(&executed),
+        lost: promotion.expected.subtract(&executed),
         executed,
     };
     let text =

@@ -4,17 +4,19 @@
 use std::time::Duration;
 
 use super::adoption::{own_master, write_lease};
+use super::operator;
 use super::primary::claim_lease;
 use super::replica;
 use crate::core::action::{Action, MysqlAction, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
+use crate::core::consent;
 use crate::core::election::{self, Lock, Standing};
 use crate::core::gtid::GtidSet;
 use crate::core::memory::{Claim, Memory, Race};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{AgentRecord, DurabilityMode, Incident, MemberState, Progress, Role, Topology, Vote};
+use crate::core::records::{AgentRecord, DurabilityMode, Incident, MemberState, Mode, Progress, Role, Topology, Vote};
 use crate::core::time::Moment;
 use crate::core::view::{Health, IoThread, Seen, ServerFacts};
 
@@ -26,7 +28,7 @@ const VOTE_PATIENCE: Duration = Duration::from_millis(500);
 const SLICE: Duration = Duration::from_millis(500);
 
 /// Why there is no primary; none while there is one.
-fn vacancy(case: &Case<'_>, memory: &Memory) -> Option<Reason> {
+pub(super) fn vacancy(case: &Case<'_>, memory: &Memory) -> Option<Reason> {
     let topology = case.topology()?;
     let (since, _) = case.connected()?;
     if case.own_master().is_some() {
@@ -57,7 +59,7 @@ fn fell_silent_early(case: &Case<'_>, memory: &Memory) -> bool {
 }
 
 /// The race of this agent under the present version of `topology`, begun when it first saw that nobody holds the role.
-fn enter<'m>(case: &Case<'_>, memory: &'m mut Memory, cause: Reason) -> Option<&'m mut Race> {
+pub(super) fn enter<'m>(case: &Case<'_>, memory: &'m mut Memory, cause: Reason) -> Option<&'m mut Race> {
     let topology = &case.topology()?.record;
     let race = memory.race.get_or_insert_with(|| Race {
         noticed: case.now,
@@ -66,7 +68,10 @@ fn enter<'m>(case: &Case<'_>, memory: &'m mut Memory, cause: Reason) -> Option<&
         led: None,
         received: GtidSet::new(),
         caught_up: None,
+        expected: GtidSet::new(),
         claim: None,
+        proving: None,
+        proven: false,
         requeued: false,
     });
     Some(race)
@@ -143,6 +148,9 @@ pub fn take_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let cause = vacancy(case, memory)?;
     let topology = case.topology()?;
     let handover = topology.record.handover.as_ref().filter(|handover| handover.to == case.me())?;
+    if case.view.server.fenced_by_hand {
+        return None; // since it was named; the old primary takes the role back
+    }
     if case.now >= topology.first_seen + Duration::from_millis(handover.hold_ms) || !case.healthy() {
         return None;
     }
@@ -171,7 +179,12 @@ pub fn undo_handover(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let request = case.view.ensemble.switchover.record();
     let released = request
         .is_some_and(|request| request.operation == handover.operation && request.progress == Progress::Released);
-    if !mine || !released || !case.healthy() || !case.facts()?.executed.contains(&handover.final_set) {
+    if !mine
+        || !released
+        || !case.healthy()
+        || case.view.server.fenced_by_hand
+        || !case.facts()?.executed.contains(&handover.final_set)
+    {
         return None;
     }
     enter(case, memory, Reason::SwitchoverUndone)?.cause = Reason::SwitchoverUndone;
@@ -266,7 +279,13 @@ pub fn vote(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = case.topology()?;
     let noticed = enter(case, memory, cause)?.noticed;
     let mut own: Vec<Lock<'_>> = case.own_locks().collect();
-    if own.last().is_some_and(|(_, lock)| lock.record.topology_version == topology.version && is_ours(case, lock)) {
+    let priority = consent::priority(case, memory);
+    let valid = |lock: &Seen<Vote>| {
+        let vote = &lock.record;
+        // Told to lead or not to lead since: the vote says which.
+        vote.topology_version == topology.version && vote.priority == priority && is_ours(case, lock)
+    };
+    if own.last().is_some_and(|(_, lock)| valid(lock)) {
         own.pop();
     } else {
         let facts = case.facts()?;
@@ -279,7 +298,12 @@ pub fn vote(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             return Some(Outcome::wait(Role::Replica, Reason::Racing, text).urgent());
         }
         if own.is_empty() {
-            let ops = vec![Op::Create(Path::NewLock, Record::Vote(own_vote(case, facts, topology.version)))];
+            // A vote that lands late, after the primary has renewed and opened again, would still count: opening again does
+            // not rewrite `topology`, and this member, which sees no lock of its own, follows and acknowledges meanwhile
+            // (interleaving 3, found by the exhaustive check). So it lands only beside what it was decided upon.
+            let mut ops = vec![Op::Check(Path::Topology, topology.version)];
+            ops.extend(case.lease_node().map(|lease| Op::Check(Path::Lease, lease.version)));
+            ops.push(Op::Create(Path::NewLock, Record::Vote(own_vote(case, facts, topology.version, priority))));
             return Some(
                 Outcome::wait(Role::Replica, Reason::Racing, "votes with what it has received")
                     .write(Purpose::Vote, ops)
@@ -301,11 +325,11 @@ fn is_ours(case: &Case<'_>, lock: &Seen<Vote>) -> bool {
     matches!(case.view.ensemble.session, crate::core::view::Session::Connected { id, .. } if id == lock.owner)
 }
 
-fn own_vote(case: &Case<'_>, facts: &ServerFacts, topology_version: i32) -> Vote {
+fn own_vote(case: &Case<'_>, facts: &ServerFacts, topology_version: i32, priority: u32) -> Vote {
     Vote {
         name: case.me().to_owned(),
         received: facts.received(),
-        priority: case.view.own.priority,
+        priority,
         topology_version,
         incarnation: facts.incarnation.clone(),
         frozen: true,
@@ -334,11 +358,12 @@ fn rank(case: &Case<'_>, facts: &ServerFacts) -> u32 {
 /// Likely to vote. The lost primary is `NA` in `topology` before its own record says that it is ill.
 fn is_candidate(topology: &Topology, agent: &AgentRecord) -> bool {
     topology.members.get(&agent.name).is_some_and(|member| member.state != MemberState::Na)
+        && agent.mode != Mode::Observe
         && agent.server.as_ref().is_some_and(|server| server.healthy && server.errant.is_empty())
 }
 
 /// The locks that count now.
-fn counted<'a>(case: &Case<'a>) -> Option<(Vec<Lock<'a>>, &'a Seen<Topology>)> {
+pub(super) fn counted<'a>(case: &Case<'a>) -> Option<(Vec<Lock<'a>>, &'a Seen<Topology>)> {
     let topology = case.topology()?;
     let locks = case.view.ensemble.locks.iter().map(|(sequence, lock)| (*sequence, lock));
     Some((election::counted(locks, topology.version), topology))
@@ -376,7 +401,9 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let race = enter(case, memory, cause)?;
     let (counted, topology) = counted(case)?;
     let durability = &topology.record.durability;
-    if let Some(missing) = election::quorum_missing(&counted, durability, case.last_writer()) {
+    let forced = consent::told(case).is_some_and(|request| request.record.force);
+    let missing = election::quorum_missing(&counted, durability, case.last_writer());
+    if let Some(missing) = missing.filter(|_| !forced) {
         return Some(
             Outcome::wait(Role::Replica, Reason::NoQuorum, format!("leads the race, waits for votes: {missing}"))
                 .urgent(),
@@ -390,7 +417,7 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         let text = format!("leads the race, gives {} a moment to vote", agent.name);
         return Some(Outcome::wait(Role::Replica, Reason::Racing, text).urgent());
     }
-    if durability.mode == DurabilityMode::Lossless {
+    if durability.mode == DurabilityMode::Lossless && !forced {
         let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
         let lacking = watermark
             .union(&durability.floor)
@@ -410,7 +437,7 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// `async`: an older replica is not promoted automatically. Lag that is unknown is not zero.
 fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<Outcome> {
-    if mode == DurabilityMode::Lossless {
+    if mode == DurabilityMode::Lossless || consent::told(case).is_some() {
         return None;
     }
     let own = &case.view.own;
@@ -498,6 +525,13 @@ pub fn fetch(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if missing.is_empty() {
         return None;
     }
+    // What is executed after the claim is in nobody's floor: fetched while the claim was on its way, it passed later for
+    // transactions of every server's own (found by simulation). After this time its outcome is known, or the view is not complete.
+    let claimed = enter(case, memory, cause)?.claim;
+    if claimed.is_some_and(|claim| case.now < claim.at + case.view.own.op_timeout) {
+        let text = format!("{} transactions are to be fetched; a claim is on its way", missing.count());
+        return Some(Outcome::wait(Role::Replica, Reason::Fetching, text).urgent());
+    }
     let (_, lock) = election::best_source(&counted, case.me(), &missing)?;
     let source = topology.record.members.get(&lock.record.name)?;
     let text = format!("fetches {} transactions from {}", missing.count(), lock.record.name);
@@ -510,8 +544,18 @@ pub fn fetch(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 pub fn win(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let cause = vacancy(case, memory)?;
     let cause = enter(case, memory, cause)?.cause;
-    let (counted, _) = counted(case)?;
-    claim(case, memory, cause, &counted)
+    let (counted, topology) = counted(case)?;
+    let Some((reason, answer)) = operator::carried_out(case) else { return claim(case, memory, cause, &counted) };
+    let mut outcome = claim(case, memory, reason, &counted)?;
+    for action in &mut outcome.actions {
+        if let Action::Write(write) = action {
+            write.ops.push(answer.clone());
+            if reason == Reason::Forced {
+                changes::mark_forced(&mut write.ops, topology.record.epoch + 1);
+            }
+        }
+    }
+    Some(outcome)
 }
 
 /// The one transaction that makes us the holder: every counted lock as it was counted, `topology` and `lease` at the
@@ -521,7 +565,11 @@ fn claim(case: &Case<'_>, memory: &mut Memory, cause: Reason, counted: &[Lock<'_
     let next = changes::claimed(&topology.record, case, cause);
     let epoch = next.epoch;
     let wait_until = case.lease_over_at();
+    // Forced past a paused lease: there is no end to wait for, and whoever forced it was told so.
+    let wait_until = if consent::paused_lease(case) { case.now } else { wait_until };
+    let expected = case.lease_node().map(|lease| lease.record.watermark.union(&topology.record.durability.floor));
     let race = enter(case, memory, cause)?;
+    race.expected = expected.unwrap_or_default();
     race.caught_up.get_or_insert(case.now);
     race.claim = Some(Claim { at: case.now, wait_until: later(race.claim, wait_until) });
     let mut ops: Vec<Op> =

@@ -93,7 +93,7 @@ pub fn writable_without_lease(case: &Case<'_>, _: &mut Memory) -> Option<Outcome
 }
 
 /// Nothing can be asked of ZooKeeper: nothing is decided but what safety needs.
-pub fn no_zookeeper(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+pub fn no_zookeeper(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if case.connected().is_some() {
         return None;
     }
@@ -101,10 +101,13 @@ pub fn no_zookeeper(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
         Some(held) if held.opened => Outcome::wait(
             Role::Primary,
             Reason::NoZookeeper,
-            format!(
-                "ZooKeeper cannot be used at this moment; writes go on for {:.1} s at the most, then the server is made read-only",
-                (held.until - case.view.own.fencing_budget).until(case.now).as_secs_f64()
-            ),
+            match &memory.pause {
+                Some(_) => "paused: ZooKeeper cannot be used at this moment, and writes go on all the same".to_owned(),
+                None => format!(
+                    "ZooKeeper cannot be used at this moment; writes go on for {:.1} s at the most, then the server is made read-only",
+                    (held.until - case.view.own.fencing_budget).until(case.now).as_secs_f64()
+                ),
+            },
         ),
         _ if case.view.ensemble.complete => {
             Outcome::wait(Role::Unknown, Reason::Starting, "takes its name in ZooKeeper").urgent()

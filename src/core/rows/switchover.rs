@@ -13,7 +13,7 @@ use crate::core::changes;
 use crate::core::memory::{Memory, Switch};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{Handover, MemberState, Progress, Role, SwitchoverRequest, Topology};
+use crate::core::records::{Handover, MemberState, Mode, Progress, Role, SwitchoverRequest, Topology};
 use crate::core::view::{Seen, ServerFacts};
 
 /// A request that waits for us.
@@ -57,6 +57,12 @@ pub fn unfit(case: &Case<'_>, topology: &Topology, to: &str) -> Option<String> {
     let Some(server) = agent.server.as_ref() else {
         return Some(format!("the agent of {to} has not seen its server yet"));
     };
+    if agent.mode == Mode::Observe {
+        return Some(format!("{to} is only observed (failover.mode: observe)"));
+    }
+    if agent.fenced_by_hand {
+        return Some(format!("{to} was fenced by hand: run 'mysql-ha-agent unfence' there first"));
+    }
     if agent.priority == 0 {
         return Some(format!("{to} has failover.priority 0: it is never promoted"));
     }
