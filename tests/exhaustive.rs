@@ -23,7 +23,7 @@
 //! States (generated ones) of the searches in `whole.rs`, in millions: crashes and expiries 0.56 (2.2), three epochs 0.14 (0.6), k = 2
 //! 0.39 (1.6), relay logs 0.66 (2.9), pauses 0.43 (1.8), switches 0.34 (1.2), late answers 0.74 (3.3), late claims 0.69 (3.7), late
 //! votes 0.62 (3.1), late renewals 0.53 (2.4), changes of S 0.19 (0.8), no fence 0.42 (1.6). Those of `failsafe.rs`: 0.01 to 0.17 each.
-//! All tests together: 58 s of processor time and at the most some hundred MB each, on a Xeon shared with others.
+//! All tests together: 68 s of processor time, 300 MB at the most for two at a time, on a Xeon shared with others.
 //!
 //! Larger bounds, each run once with nothing broken: two writes 3.1 (12.5), three epochs with a fault 2.9 (11.5), two faults 2.6 (12.4),
 //! late removals from S 2.0 (10.3), late renewals with a lost answer 4.3 (22.4), late answers with crashes 1.4 (6.2), relay logs with
