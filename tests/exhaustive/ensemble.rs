@@ -8,8 +8,7 @@ use crate::world::{Held, Kind, Lease, Lock, Mode, Request, Server, World, bit};
 /// An agent sends a transaction made from what ZooKeeper holds now.
 pub(crate) fn send(scope: &Scope, next: &mut World, server: Server, kind: Kind) {
     let (lands_at_once, answered_at_once) = match (scope.delay, &kind) {
-        (Delay::Both, _)
-        | (Delay::Only(Slow::Renewals), Kind::Renew { .. })
+        (Delay::Only(Slow::Renewals), Kind::Renew { .. })
         | (Delay::Only(Slow::Removals), Kind::Remove { .. })
         | (Delay::Only(Slow::Votes), Kind::Vote { .. })
         | (Delay::Only(Slow::Claims), Kind::Claim { .. })

@@ -105,9 +105,7 @@ pub(crate) enum Delay {
     None,
     /// Landed at once, answered any time later.
     Answer,
-    /// Landed any time later, answered any time after that.
-    Both,
-    /// The same for one kind; all others at once.
+    /// For one kind: landed any time later, answered any time after that. All others at once.
     Only(Slow),
 }
 

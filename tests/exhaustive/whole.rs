@@ -42,7 +42,7 @@ fn planned_switches_and_their_end() {
 #[test]
 fn answers_that_come_late() {
     let small = Scope { delay: Delay::Answer, kinds: Faults { expiry: true, ..NO_FAULTS }, ..Scope::small() };
-    holds(&bounds(small.clone(), Scope { delay: Delay::Both, faults: 0, ..small }));
+    holds(&bounds(small.clone(), Scope { kinds: Faults { crash: true, ..small.kinds }, ..small }));
 }
 
 /// Interleaving 20, and 3 for votes: a transaction that its sender has given up lands later.
