@@ -54,6 +54,9 @@ pub struct Report {
     pub fenced: Fenced,
     /// The last rung that was needed; none where the server was read-only or dead before.
     pub rung: Option<Rung>,
+    /// How long after the start nothing could be acknowledged any more: read-only in force, or SIGKILL sent (whoever has it
+    /// executes nothing of his own, also while the kernel still takes him apart). None where that is not certain.
+    pub harmless: Option<Duration>,
     /// What held it up, for the log; empty where nothing did.
     pub trouble: Vec<String>,
 }
@@ -131,20 +134,22 @@ impl Fence {
         let mysqld = self.mysqld.borrow().clone();
         let mysqld = mysqld.as_deref();
         let start = Instant::now();
-        let mut report = Report { fenced: Fenced::Failed(String::new()), rung: None, trouble: Vec::new() };
+        let mut report =
+            Report { fenced: Fenced::Failed(String::new()), rung: None, harmless: None, trouble: Vec::new() };
         if mysqld.is_some_and(Mysqld::has_exited) {
-            return Report { fenced: Fenced::Dead, ..report };
+            return Report { fenced: Fenced::Dead, harmless: Some(Duration::ZERO), ..report };
         }
         let steps = ladder(budget, mysqld.is_some());
         let end = |rung| start + ends(&steps, rung);
         if self.is_read_only(start + ends(&steps, Rung::ReadOnly) / 2).await.unwrap_or(false) {
-            return Report { fenced: Fenced::ReadOnly, ..report };
+            return Report { fenced: Fenced::ReadOnly, harmless: Some(start.elapsed()), ..report };
         }
         let ends = [end(Rung::ReadOnly), end(Rung::Offline), end(Rung::KillSessions)];
         if self.close(ends, mysqld, &needed, &mut report).await {
             // Someone may have undone it since; only that it answers "OFF" counts as such.
             if self.reads_on(end(Rung::KillSessions)).await.unwrap_or(true) {
                 report.fenced = Fenced::ReadOnly;
+                report.harmless = Some(start.elapsed());
                 return report;
             }
             report.trouble.push("super_read_only was ON and is OFF again".into());
@@ -154,7 +159,7 @@ impl Fence {
             return report;
         }
         report.fenced = match mysqld {
-            Some(mysqld) => end_process(mysqld, start + budget, &mut report).await,
+            Some(mysqld) => end_process(mysqld, start, budget, &mut report).await,
             None => Fenced::Failed(format!(
                 "not read-only within {} ms, and the process to kill is not known (set fencing.mysqld_pid_file); {}",
                 budget.as_millis(),
@@ -320,15 +325,17 @@ fn note(report: &mut Report, text: String) {
 }
 
 /// Last rung. That the signal was sent is not that the process is dead; so this waits until it is seen.
-async fn end_process(mysqld: &Mysqld, end: Instant, report: &mut Report) -> Fenced {
+async fn end_process(mysqld: &Mysqld, start: Instant, budget: Duration, report: &mut Report) -> Fenced {
     if mysqld.has_exited() {
+        report.harmless = Some(start.elapsed());
         return Fenced::Dead;
     }
     report.rung = Some(Rung::KillProcess);
     if let Err(error) = mysqld.kill() {
         return Fenced::Failed(error.to_string());
     }
-    match timeout_at(end, mysqld.exited()).await {
+    report.harmless = Some(start.elapsed());
+    match timeout_at(start + budget, mysqld.exited()).await {
         Ok(()) => Fenced::Dead,
         Err(_) => Fenced::Failed(format!("SIGKILL was sent to mysqld (pid {}), which is not dead yet", mysqld.pid())),
     }
