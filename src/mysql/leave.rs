@@ -124,7 +124,9 @@ pub async fn settled_set(primary: &mut Line, schema: &str, limit: Duration) -> R
 /// # Errors
 /// See [`ControlError`].
 pub async fn forget_persisted(line: &mut Line) -> Result<(), ControlError> {
-    for variable in ["super_read_only", "read_only", "skip_replica_start"] {
+    // Of semi-sync's two names one is known here, or none.
+    let semi_sync = ["rpl_semi_sync_replica_enabled", "rpl_semi_sync_slave_enabled"];
+    for variable in ["super_read_only", "read_only", "skip_replica_start"].into_iter().chain(semi_sync) {
         reset_persisted(line, variable).await?;
     }
     Ok(())
