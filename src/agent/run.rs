@@ -264,7 +264,7 @@ impl Start {
             // A panic was answered with a fence.
             _ = fenced => (Exit::No, "a part of the agent has failed (see the log above); the server was made read-only".to_owned()),
             // systemd or an operator stops us: the lease stays behind, a restart takes it over.
-            () = told_to_stop() => stopped(&shared),
+            () = notify::told_to_stop() => stopped(&shared),
             // Never ends.
             () = reload => (Exit::No, "unreachable: reloading ended".to_owned()),
         }
@@ -316,17 +316,6 @@ async fn watch_timing(link: Link, config: Config, fatal: mpsc::Sender<End>) {
         if changes.changed().await.is_err() {
             return;
         }
-    }
-}
-
-async fn told_to_stop() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
     }
 }
 

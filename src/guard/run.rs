@@ -62,7 +62,7 @@ pub async fn run(config: Config, path: &Path) -> End {
     let mut guard = Guard::new(&config, boot_id, presence);
     let (sender, mut reloads) = mpsc::channel(1);
     tokio::spawn(reload_on_hangup(path.to_owned(), sender));
-    let mut stop = std::pin::pin!(told_to_stop());
+    let mut stop = std::pin::pin!(notify::told_to_stop());
     info!(event = "guarding", "the guard watches over the lease of this host's server");
     loop {
         let pause = guard.turn().await;
@@ -330,17 +330,6 @@ async fn reload_on_hangup(path: PathBuf, next: mpsc::Sender<Config>) {
             Ok(Err(faults)) => error!(event = "reload_failed", "the configuration stays as it was: {faults}"),
             Err(_) => {}
         }
-    }
-}
-
-async fn told_to_stop() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
     }
 }
 

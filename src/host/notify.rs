@@ -1,4 +1,4 @@
-//! What systemd is told (`sd_notify(3)`): ready, the status line, the watchdog's food.
+//! What systemd is told (`sd_notify(3)`): ready, the status line, the watchdog's food; and what it tells us: to stop.
 //!
 //! All of it comes from the decision loop and from nowhere else: a loop that hangs must starve the watchdog, also where
 //! every other task goes on. Without systemd nothing happens.
@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::core::time::Moment;
 
@@ -44,4 +45,16 @@ pub fn stopping() {
 /// A socket that is gone is systemd's matter: there is nothing to be done about it here.
 fn send(state: &NotifyState<'_>) {
     let _ = sd_notify::notify(std::slice::from_ref(state));
+}
+
+/// Ends when systemd or an operator asks for the program's end: SIGTERM or SIGINT.
+pub async fn told_to_stop() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
 }
