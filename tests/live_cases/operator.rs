@@ -87,7 +87,9 @@ fn manual_promotes_only_when_told() {
 #[test]
 fn observers_change_nothing() {
     run("observe", async |stage| {
-        let cluster = Cluster::start(&stage, lossless().set("*", "failover.mode", "observe")).await;
+        // Semi-sync as a careful operator has it: there is nothing that an agent would want to change.
+        let options = ClusterOptions { semi_sync: true, ..lossless() };
+        let cluster = Cluster::start(&stage, options.set("*", "failover.mode", "observe")).await;
         let mut before = Vec::new();
         for host in &cluster.hosts {
             host.execute(&["SET GLOBAL log_output='TABLE'", "SET GLOBAL general_log=ON"]).await;

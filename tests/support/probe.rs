@@ -158,17 +158,24 @@ impl Probed {
             for (other, samples) in self.samples.iter().filter(|(other, _)| *other != one) {
                 let windows = samples.iter().filter(|s| s.writable).map(|s| Span { from: s.asked, to: s.answered });
                 let within = windows.filter(|window| spans.iter().any(|span| span.contains(*window)));
-                let others = self.writable_spans(other);
-                let met = spans.iter().flat_map(|span| others.iter().filter_map(|its| span.common(*its)));
-                all.extend(within.chain(met).map(|span| (one.clone(), other.clone(), span)));
+                all.extend(within.chain(self.met(one, other)).map(|span| (one.clone(), other.clone(), span)));
             }
         }
         all
     }
 
-    /// For how long two servers were certainly writable at once, stretch by stretch joined.
+    /// The stretches throughout which both were writable.
+    fn met(&self, one: &str, other: &str) -> Vec<Span> {
+        let (spans, others) = (self.writable_spans(one), self.writable_spans(other));
+        spans.iter().flat_map(|span| others.iter().filter_map(|its| span.common(*its))).collect()
+    }
+
+    /// For how long two servers were certainly writable at once, stretch by stretch joined. A single answer within another's
+    /// stretch proves an instant, which has no length: it counts among the overlaps alone.
     pub(crate) fn overlapping(&self) -> Duration {
-        let mut spans: Vec<Span> = self.overlaps().into_iter().map(|(_, _, span)| span).collect();
+        let names = || self.samples.keys();
+        let pairs = names().flat_map(|one| names().filter(move |other| *other > one).map(move |other| (one, other)));
+        let mut spans: Vec<Span> = pairs.flat_map(|(one, other)| self.met(one, other)).collect();
         spans.sort_by_key(|span| span.from);
         let (mut total, mut until) = (Duration::ZERO, self.started);
         for span in spans {
