@@ -4,6 +4,7 @@
 --
 -- `tests/servers` makes the accounts of every live test from this very file, so a missing privilege fails the tests.
 
+-- An account that exists keeps its password: ALTER USER sets it.
 CREATE USER IF NOT EXISTS 'agent'@'%' IDENTIFIED BY '@AGENT_PASSWORD@';
 
 -- Where the heartbeat stands (`heartbeat.schema`): the agent makes the schema and its one table by itself, alters it on

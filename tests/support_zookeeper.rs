@@ -253,6 +253,7 @@ pub(crate) fn record(name: &str, instance: &str) -> AgentRecord {
     AgentRecord {
         name: name.into(),
         address: format!("{name}:3306"),
+        home: None,
         boot_id: "boot".into(),
         instance: instance.into(),
         agent_version: "0".into(),

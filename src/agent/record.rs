@@ -16,6 +16,7 @@ pub fn agent_record(own: &Own, server: &Server, decision: Option<&Decision>, wal
         name: own.name.clone(),
         address: own.address.clone(),
         boot_id: own.boot_id.clone(),
+        home: own.home.clone(),
         instance: own.instance.clone(),
         agent_version: own.agent_version.clone(),
         at: wall,

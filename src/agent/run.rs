@@ -99,6 +99,7 @@ pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Ow
         zone: config.zone.clone(),
         tags: config.tags.clone(),
         boot_id: clock::boot_id()?,
+        home: home(&config.state_dir),
         instance: instance.to_owned(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: config.failover.mode,
@@ -119,6 +120,13 @@ pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Ow
         },
         managed,
     })
+}
+
+/// The directory itself and not its path, which two agents may write differently.
+fn home(state_dir: &std::path::Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(state_dir).ok()?;
+    Some(format!("{:x}:{:x}", found.dev(), found.ino()))
 }
 
 /// Runs the agent until it is told to stop, refuses, or a part of it fails.

@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::session;
+use super::status::UNREADABLE_TOPOLOGY;
 use crate::agent::run::own_target;
 use crate::config::Config;
 use crate::core::records::DurabilityMode;
-use crate::core::view::{Ensemble, ServerFacts, Session};
+use crate::core::view::{Ensemble, Node, ServerFacts, Session};
 use crate::host::presence;
 use crate::mysql::connect::{Line, Row, Target};
 use crate::mysql::facts::{self, Reading};
@@ -129,7 +130,7 @@ pub async fn check(config: &Config) -> Report {
     let mut report = Report::default();
     let unused = config.not_yet_in_force();
     let found = if unused.is_empty() {
-        "all keys in the file have effect".to_owned()
+        "no key without effect in this version is set to other than its default".to_owned()
     } else {
         format!("without effect in this version: {}", unused.join(", "))
     };
@@ -438,7 +439,9 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
         unique(config, report, &ensemble, facts);
     }
     let status = super::status::status(&config.cluster, &ensemble);
-    if status.topology.is_some() {
+    if let Node::Unreadable { why, .. } = &ensemble.topology {
+        report.must("topology", false, format!("the node topology cannot be read: {why}"), UNREADABLE_TOPOLOGY);
+    } else if status.topology.is_some() {
         let found = status.primary.as_ref().map_or_else(
             || "no server takes writes".to_owned(),
             |name| format!("primary {name}, epoch {}", status.epoch),

@@ -88,11 +88,18 @@ fn member(name: &str, ensemble: &Ensemble) -> MemberStatus {
     }
 }
 
+/// What to do with a `topology` that is no valid record (the node can be written by whoever may).
+pub(super) const UNREADABLE_TOPOLOGY: &str = "no role changes until it can: put the record back, or delete the node while \
+     the primary takes writes, and the running set is adopted anew";
+
 fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
     let mut problems = Vec::new();
+    let leaderless = ensemble.topology.record().is_some_and(|topology| topology.primary.is_none());
     match &ensemble.topology {
         Node::Absent => problems.push("no topology yet: the replica set has not been adopted".to_owned()),
-        Node::Unreadable { why, .. } => problems.push(format!("the node topology cannot be read: {why}")),
+        Node::Unreadable { why, .. } => {
+            problems.push(format!("the node topology cannot be read: {why}; {UNREADABLE_TOPOLOGY}"));
+        }
         Node::Here(topology) if topology.record.primary.is_none() => {
             problems.push(format!("no server takes writes ({})", topology.record.reason));
         }
@@ -122,6 +129,8 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
             {
                 problems.push(format!("{}: {}", member.name, agent.detail));
             }
+            // Who waits for what, in full: the table has no room for it.
+            (Some(agent), Some(_)) if leaderless => problems.push(format!("{}: {}", member.name, agent.detail)),
             _ => {}
         }
     }

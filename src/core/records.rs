@@ -232,6 +232,10 @@ pub struct AgentRecord {
     pub address: String,
     /// The boot of its host.
     pub boot_id: String,
+    /// Its `state_dir` (device and inode): the lock on it is what proves that a predecessor is dead, so an agent with another one
+    /// is no successor. None from an agent of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
     /// The agent process.
     pub instance: String,
     /// The program's version.

@@ -40,6 +40,8 @@ pub struct Own {
     pub tags: BTreeMap<String, String>,
     /// The boot of this host.
     pub boot_id: String,
+    /// Which `state_dir` this agent holds ([`AgentRecord::home`]).
+    pub home: Option<String>,
     /// This agent process; new at every start.
     pub instance: String,
     /// The program's version.

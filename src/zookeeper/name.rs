@@ -171,7 +171,9 @@ fn owner(own: &AgentRecord, predecessor_is_dead: bool, bytes: &[u8], stat: &Stat
     match decode::<AgentRecord>(bytes) {
         Ok(other) => {
             // The address as well: several agents on one host (containers, namespaces) share its boot id.
-            let same_place = (&other.boot_id, &other.address) == (&own.boot_id, &own.address);
+            // Another state_dir: the lock that proves the predecessor dead is not the one that we hold.
+            let same_home = other.home.is_none() || other.home == own.home;
+            let same_place = same_home && (&other.boot_id, &other.address) == (&own.boot_id, &own.address);
             if other.instance == own.instance || (predecessor_is_dead && same_place) {
                 Owner::Former
             } else {

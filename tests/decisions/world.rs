@@ -233,6 +233,7 @@ fn own(name: &str) -> Own {
         address: address(name),
         zone: None,
         tags: BTreeMap::new(),
+        home: None,
         boot_id: format!("boot-{name}"),
         instance: "first".into(),
         agent_version: "1".into(),
@@ -290,6 +291,7 @@ fn agent(name: &str) -> AgentRecord {
     AgentRecord {
         name: name.into(),
         address: address(name),
+        home: None,
         boot_id: format!("boot-{name}"),
         instance: "first".into(),
         agent_version: "1".into(),

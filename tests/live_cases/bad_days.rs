@@ -1,6 +1,6 @@
 //! Bad input: one clear message, the exit code of the contract, nothing changed.
 
-use crate::scene::{LIMIT, at_rest, lossless};
+use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless};
 use crate::support::{Cluster, ClusterOptions, Kind, run, wait_for};
 
 /// Waits until the agent of `host` has ended, and returns its exit code and the end of its log.
@@ -53,6 +53,30 @@ fn a_second_agent_of_the_same_name_is_refused() {
         let (code, log) = ended(&cluster, "db3").await;
         assert_eq!(code, Some(5), "{log}");
         assert!(cluster.host("db2").is_running(Kind::Agent));
+    });
+}
+
+/// A second agent for the same server on the same host, with directories of its own: the lock on `state_dir` does not keep it
+/// away, and it must not take the living one for its dead predecessor, nor fence the server that holds the lease.
+#[test]
+fn a_second_agent_of_the_same_name_beside_the_primarys_is_refused() {
+    run("second_agent_beside", async |stage| {
+        let scene = Scene::start(&stage, lossless()).await;
+        let before = epoch(&scene.cluster).await;
+        let file = scene.cluster.host("db1").config();
+        let text = std::fs::read_to_string(&file).expect("the agent's file can be read");
+        let other: Vec<String> = text
+            .lines()
+            .map(|line| if line.contains("_dir:") { format!("{line}-of-another") } else { line.to_owned() })
+            .collect();
+        std::fs::write(&file, other.join("\n")).expect("the agent's file can be written");
+        let second = scene.cluster.verb("db1", &["run"]).await;
+        assert_eq!(second.code, 5, "{}", second.stderr);
+        std::fs::write(&file, text).expect("the agent's file can be written");
+        assert_eq!(epoch(&scene.cluster).await, before, "a role changed");
+        let (_, written) = scene.end().await;
+        let (_, failed, unknown) = written.counts();
+        assert_eq!((failed, unknown), (0, 0), "writes failed");
     });
 }
 

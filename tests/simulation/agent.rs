@@ -94,6 +94,7 @@ impl Agent {
             address: address(id),
             zone: None,
             tags: Default::default(),
+            home: None,
             boot_id: format!("boot{id}-{boot}"),
             instance: format!("instance{instance}"),
             agent_version: "1".into(),

@@ -72,7 +72,8 @@ pub fn foreign_writable(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 /// else is going on. The fencing task does the same on its own at the lease's end; this row sees the other ways into
 /// that state (a restart after T, an operator's `SET GLOBAL`, a lease that another took).
 pub fn writable_without_lease(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
-    let ours = case.topology().is_some() || case.view.own.managed;
+    // Ours: by the marker, or because our name is. Who has neither may be a second agent beside the one that holds the lease.
+    let ours = case.view.own.managed || (case.topology().is_some() && case.connected().is_some());
     // Offline alone is not enough: an account with CONNECTION_ADMIN still writes, and commits that wait for an
     // acknowledgement keep read-only from coming until the ladder's last rung ends them.
     let read_only = case.exited() || case.facts().is_none_or(|facts| facts.super_read_only);
