@@ -1,6 +1,6 @@
 //! One session with the ensemble, kept alive for ever: when it ends, the next one is opened.
 //!
-//! Each connection is a client of its own ([`super::engine`]), which resumes the session of the one before. This module
+//! Each connection is a client of its own (`super::engine`), which resumes the session of the one before. This module
 //! opens a new session when the old one has expired, and tells everyone else which session there is and since when it is
 //! connected. Nobody else holds on to a client: whoever calls ZooKeeper asks for the present [`Live`] first.
 
