@@ -117,11 +117,12 @@ impl Server {
         tokio::time::timeout(LONG, waiting).await.unwrap_or_else(|_| panic!("never: {condition}"));
     }
 
-    /// Replicates from `source` by hand, and everything is applied.
+    /// Replicates from `source` by hand, and everything is applied. It connects again within a second, as the agent's replicas
+    /// do: one that a fence cut off would else stay away for a minute if its first try came while the source was still offline.
     pub(crate) async fn replicate_from(&self, source: &Server) {
         let change = format!(
             "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={}, SOURCE_USER='repl', \
-             SOURCE_PASSWORD='repl-secret', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
+             SOURCE_PASSWORD='repl-secret', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1",
             source.port
         );
         self.root_runs(&[&change, "START REPLICA", "SET GLOBAL super_read_only=ON"]).await;
