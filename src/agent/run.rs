@@ -92,15 +92,30 @@ pub(super) fn tcp(address: &HostPort) -> Place {
 /// # Errors
 /// The host's boot id cannot be read.
 pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Own> {
-    Ok(Own {
+    let life =
+        Life { boot_id: clock::boot_id()?, home: home(&config.state_dir), instance: instance.to_owned(), managed };
+    Ok(configured(config, life))
+}
+
+/// What of [`Own`] stands in no file and stays as it is while the program runs.
+struct Life {
+    boot_id: String,
+    home: Option<String>,
+    instance: String,
+    managed: bool,
+}
+
+/// The one place where keys become [`Own`], at the start and at a reload alike: a key that a reload applies cannot be forgotten.
+fn configured(config: &Config, life: Life) -> Own {
+    Own {
         cluster: config.cluster.clone(),
         name: config.name.clone(),
         address: config.mysql.advertise.to_string(),
         zone: config.zone.clone(),
         tags: config.tags.clone(),
-        boot_id: clock::boot_id()?,
-        home: home(&config.state_dir),
-        instance: instance.to_owned(),
+        boot_id: life.boot_id,
+        home: life.home,
+        instance: life.instance,
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: config.failover.mode,
         cooldown: config.failover.cooldown,
@@ -118,8 +133,14 @@ pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Ow
             period: config.degrade.check_period.unwrap_or(config.heartbeat.interval),
             times: config.degrade.allow_times,
         },
-        managed,
-    })
+        managed: life.managed,
+    }
+}
+
+/// The same after a reload. `config`: what is in force then ([`Config::reloaded`]).
+fn reconfigured(own: &Own, config: &Config) -> Own {
+    let Own { boot_id, home, instance, managed, .. } = own.clone();
+    configured(config, Life { boot_id, home, instance, managed })
 }
 
 /// The directory itself and not its path, which two agents may write differently.
@@ -357,16 +378,8 @@ async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: wat
                 if !changes.needs_restart.is_empty() {
                     warn!(event = "needs_restart", keys = ?changes.needs_restart, "these keys take effect at the next start");
                 }
-                own.send_modify(|own| {
-                    let mut changed = own.as_ref().clone();
-                    changed.priority = next.failover.priority;
-                    changed.max_lag = next.failover.max_lag;
-                    changed.catch_up_timeout = next.failover.catch_up_timeout;
-                    changed.kill_connections = next.fencing.kill_connections;
-                    changed.tags = next.tags.clone();
-                    *own = Arc::new(changed);
-                });
                 config = config.reloaded(&next);
+                own.send_modify(|own| *own = Arc::new(reconfigured(own, &config)));
             }
         }
     }
@@ -379,6 +392,39 @@ const NEVER: crate::core::time::Moment = crate::core::time::Moment(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each with a value that is not its default.
+    #[test]
+    fn every_key_that_a_reload_applies_reaches_the_decisions() {
+        let least = "cluster: orders\nname: db1\nzookeeper: {hosts: ['zk1:2181']}\nmysql: {user: agent, password: a, \
+                     advertise: 'db1:3306', replication: {user: repl, password: b}}\n";
+        let read = |more: &str| {
+            let failover = if more.contains("failover: {") { "" } else { "failover: {durability: lossless}\n" };
+            crate::config::parse(&format!("{least}{failover}{more}"), "agent.yaml", &|_| None).unwrap()
+        };
+        let before = read("");
+        let running = own(&before, "instance", true).unwrap();
+        for more in [
+            "failover: {durability: lossless, priority: 7}",
+            "failover: {durability: lossless, max_lag: 7s}",
+            "failover: {durability: lossless, catch_up_timeout: 7s}",
+            "degrade: {check_period: 7s}",
+            "degrade: {allow_times: 7}",
+            "degrade: {allow_times: 0}",
+            "fencing: {kill_connections: false}",
+            "tags: {rack: seven}",
+        ] {
+            let next = read(more);
+            let applied = reconfigured(&running, &before.reloaded(&next));
+            assert_eq!(before.reload_differences(&next).needs_restart, Vec::<String>::new(), "{more}");
+            assert_ne!(applied, running, "{more} is not applied");
+            assert_eq!(applied, own(&next, "instance", true).unwrap(), "{more}");
+        }
+        // What needs a restart stays, also beside something that does not.
+        let next = read("failover: {durability: async, priority: 7}");
+        let applied = reconfigured(&running, &before.reloaded(&next));
+        assert_eq!((applied.durability, applied.priority), (running.durability, 7));
+    }
 
     #[test]
     fn a_lease_of_another_boot_or_of_the_past_is_not_inherited() {

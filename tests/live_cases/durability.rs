@@ -1,5 +1,6 @@
 //! The sync set, degrading and restoring. The agents alone switch semi-sync here.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::scene::{LIMIT, Scene, at_rest, lossless};
@@ -11,6 +12,14 @@ fn quick() -> ClusterOptions {
 
 fn degraded(topology: &Value) -> bool {
     topology["durability"]["degraded"] == true
+}
+
+async fn commits_wait(scene: &Scene) {
+    wait_for("commits wait", LIMIT, async || {
+        let agent = scene.cluster.tree.get("agents/db1").await?.ok_or("db1 has no agent")?;
+        if agent["reason"] == "blocked" { Ok(()) } else { Err(agent["detail"].to_string()) }
+    })
+    .await;
 }
 
 async fn writes_go_on(scene: &Scene) {
@@ -46,16 +55,45 @@ fn blocks_without_degrading_and_goes_on_when_a_replica_is_back() {
         for replica in ["db2", "db3"] {
             scene.cluster.host(replica).kill(Kind::Mysqld);
         }
-        wait_for("commits wait", LIMIT, async || {
-            let agent = scene.cluster.tree.get("agents/db1").await?.ok_or("db1 has no agent")?;
-            if agent["reason"] == "blocked" { Ok(()) } else { Err(agent["detail"].to_string()) }
-        })
-        .await;
+        commits_wait(&scene).await;
         scene.cluster.start_mysqld("db3").await;
         writes_go_on(&scene).await;
         let topology = scene.cluster.wait_for_topology("there is one", LIMIT, |_| true).await;
         assert!(!degraded(&topology), "{topology}");
         scene.cluster.start_mysqld("db2").await;
+        at_rest(&scene.cluster, "db1").await;
+        scene.end().await;
+    });
+}
+
+/// Commits that wait for ever (`degrade.allow_times: 0`) are let go by a SIGHUP that allows degrading, and a file that cannot work
+/// changes nothing.
+#[test]
+fn degrading_is_switched_on_by_a_reload_while_commits_wait() {
+    run("reload", async |stage| {
+        let scene = Scene::start(&stage, quick().set("*", "degrade.allow_times", 0)).await;
+        for replica in ["db2", "db3"] {
+            scene.cluster.host(replica).kill(Kind::Mysqld);
+        }
+        commits_wait(&scene).await;
+        let primary = scene.cluster.host("db1");
+        let says = |text: &'static str| {
+            wait_for("the log says it", LIMIT, async move || {
+                let log = std::fs::read_to_string(primary.log(Kind::Agent)).map_err(|error| error.to_string())?;
+                if log.contains(text) { Ok(()) } else { Err(format!("not yet: {text}")) }
+            })
+        };
+        primary.edit_config("degrade.allow_times", "often");
+        primary.signal(Kind::Agent, Signal::HUP);
+        says("the configuration stays as it was").await;
+        assert!(!degraded(&scene.cluster.wait_for_topology("there is one", LIMIT, |_| true).await));
+        primary.edit_config("degrade.allow_times", 5);
+        primary.signal(Kind::Agent, Signal::HUP);
+        scene.cluster.wait_for_topology("degraded", LIMIT, degraded).await;
+        writes_go_on(&scene).await;
+        for replica in ["db2", "db3"] {
+            scene.cluster.start_mysqld(replica).await;
+        }
         at_rest(&scene.cluster, "db1").await;
         scene.end().await;
     });

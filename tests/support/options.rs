@@ -116,7 +116,7 @@ impl ClusterOptions {
 }
 
 /// Sets `key` (with dots) in a tree of objects, making those that are missing.
-fn put(tree: &mut Value, key: &str, value: Value) {
+pub(super) fn put(tree: &mut Value, key: &str, value: Value) {
     match key.split_once('.') {
         None => tree[key] = value,
         Some((first, rest)) => {
