@@ -77,6 +77,7 @@ pub(crate) mod code {
     pub(crate) const NO_SUCH_DATABASE: u16 = 1049;
     pub(crate) const NO_SUCH_THREAD: u16 = 1094;
     pub(crate) const NO_SUCH_TABLE: u16 = 1146;
+    pub(crate) const UNKNOWN_VARIABLE: u16 = 1193;
     pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
     pub(crate) const DEADLOCK: u16 = 1213;
     pub(crate) const INTERRUPTED: u16 = 1317;

@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep};
 use crate::core::view::IoThread;
 
 use super::blockers;
-use super::connect::Line;
+use super::connect::{Line, Row};
 use super::control::{Control, ControlError, Doing, Done, STEP};
+use super::fault::{Fault, code};
 use super::wording::SemiSync;
 
 /// The longest wait that the server takes: without end for every practical purpose (interleaving 9: its default gives
@@ -25,31 +26,28 @@ const CONNECTING: Duration = Duration::from_secs(1);
 /// Between two looks at it; the server offers no way to wait for it.
 const POLL: Duration = Duration::from_millis(5);
 
-/// The two plugins.
-#[derive(Debug, Clone, Copy)]
-enum Side {
-    Source,
-    Replica,
-}
-
-/// The generation of the plugin that is loaded for a side; none where none is.
-async fn loaded(line: &mut Line, side: Side) -> Result<Option<SemiSync>, ControlError> {
-    let (new, old) = match side {
-        Side::Source => ("rpl_semi_sync_source", "rpl_semi_sync_master"),
-        Side::Replica => ("rpl_semi_sync_replica", "rpl_semi_sync_slave"),
-    };
-    let sql = format!(
-        "SELECT PLUGIN_NAME AS name FROM information_schema.PLUGINS WHERE PLUGIN_STATUS = 'ACTIVE' \
-         AND PLUGIN_NAME IN ('{new}', '{old}')"
-    );
-    let rows = line.rows(&sql, STEP).await.doing("looking for the semi-sync plugin")?;
-    let name = rows.first().and_then(|row| row.text("name"));
-    Ok(name.map(|name| if name == new { SemiSync::New } else { SemiSync::Old }))
+/// Says a statement by the new names of the plugin's variables, then by the old ones; the generation that knew them and its
+/// answer, none where no plugin is loaded. Asking which plugin it is first would take longer than most of these statements.
+async fn by_name(
+    line: &mut Line,
+    doing: &'static str,
+    statement: impl Fn(SemiSync) -> String,
+) -> Result<Option<(SemiSync, Vec<Row>)>, ControlError> {
+    for generation in [SemiSync::New, SemiSync::Old] {
+        match line.rows(&statement(generation), STEP).await {
+            Err(Fault::Server { code: code::UNKNOWN_VARIABLE, .. }) => {}
+            answer => return answer.doing(doing).map(|rows| Some((generation, rows))),
+        }
+    }
+    Ok(None)
 }
 
 /// The generation of the plugin that makes this server acknowledge; none where none is.
 pub(crate) async fn replica_side(line: &mut Line) -> Result<Option<SemiSync>, ControlError> {
-    loaded(line, Side::Replica).await
+    let found = by_name(line, "looking for the semi-sync plugin", |generation| {
+        format!("SELECT @@global.{}_enabled", generation.replica())
+    });
+    Ok(found.await?.map(|(generation, _)| generation))
 }
 
 fn not_loaded(consequence: &str) -> ControlError {
@@ -63,32 +61,32 @@ fn not_loaded(consequence: &str) -> ControlError {
 pub(crate) async fn await_acknowledgements(line: &mut Line, count: u32) -> Result<Done, ControlError> {
     if count == 0 {
         // Recorded as degraded before: what waits may be answered.
-        let Some(generation) = loaded(line, Side::Source).await? else { return Ok(Done::Done) };
-        let sql = format!("SET GLOBAL {}_enabled=OFF", generation.source());
-        line.run(&sql, STEP).await.doing("switching semi-sync off")?;
-        return Ok(Done::Done);
+        return switch_source_off(line, "switching semi-sync off").await.map(|()| Done::Done);
     }
-    let Some(generation) = loaded(line, Side::Source).await? else {
-        return Err(not_loaded("or the server stays read-only"));
-    };
-    let (prefix, replica) = match generation {
-        SemiSync::New => (generation.source(), "replica"),
-        SemiSync::Old => (generation.source(), "slave"),
-    };
-    let sql = format!(
-        "SET GLOBAL {prefix}_timeout={FOR_EVER}, GLOBAL {prefix}_wait_no_{replica}=ON, \
-         GLOBAL {prefix}_wait_for_{replica}_count={count}, GLOBAL {prefix}_wait_point=AFTER_SYNC, GLOBAL {prefix}_enabled=ON"
-    );
-    line.run(&sql, STEP).await.doing("switching semi-sync on")?;
-    Ok(Done::Done)
+    let switched = by_name(line, "switching semi-sync on", |generation| {
+        let (prefix, replica) = (generation.source(), generation.replica_word());
+        format!(
+            "SET GLOBAL {prefix}_timeout={FOR_EVER}, GLOBAL {prefix}_wait_no_{replica}=ON, \
+             GLOBAL {prefix}_wait_for_{replica}_count={count}, GLOBAL {prefix}_wait_point=AFTER_SYNC, GLOBAL {prefix}_enabled=ON"
+        )
+    });
+    match switched.await? {
+        Some(_) => Ok(Done::Done),
+        None => Err(not_loaded("or the server stays read-only")),
+    }
+}
+
+/// No plugin: off already.
+async fn switch_source_off(line: &mut Line, doing: &'static str) -> Result<(), ControlError> {
+    by_name(line, doing, |generation| format!("SET GLOBAL {}_enabled=OFF", generation.source())).await.map(drop)
 }
 
 /// Switches the source side off on a server that becomes a replica; refused while a commit waits.
 pub(crate) async fn stop_waiting(line: &mut Line) -> Result<(), ControlError> {
-    let Some(generation) = loaded(line, Side::Source).await? else { return Ok(()) };
-    let variable = format!("{}_enabled", generation.source());
-    let row = line.row(&format!("SELECT @@global.{variable} AS enabled"), STEP).await.doing("reading semi-sync")?;
-    if !row.is_on("enabled") {
+    let asked = by_name(line, "reading semi-sync", |generation| {
+        format!("SELECT @@global.{}_enabled AS enabled", generation.source())
+    });
+    if !asked.await?.is_some_and(|(_, rows)| rows.first().is_some_and(|row| row.is_on("enabled"))) {
         return Ok(());
     }
     let sessions = blockers::sessions(line, STEP).await.doing("looking for waiting commits")?;
@@ -99,24 +97,25 @@ pub(crate) async fn stop_waiting(line: &mut Line) -> Result<(), ControlError> {
                 .into(),
         ));
     }
-    line.run(&format!("SET GLOBAL {variable}=OFF"), STEP).await.doing("switching semi-sync off on a replica")
+    switch_source_off(line, "switching semi-sync off on a replica").await
 }
 
 /// Sets the replica side for the next start of the IO thread. Off where no plugin is loaded is as asked.
 pub(crate) async fn set_replica(line: &mut Line, on: bool) -> Result<(), ControlError> {
-    let Some(generation) = loaded(line, Side::Replica).await? else {
-        return if on { Err(not_loaded("or this server acknowledges nothing")) } else { Ok(()) };
-    };
     let value = if on { "ON" } else { "OFF" };
-    let sql = format!("SET GLOBAL {}_enabled={value}", generation.replica());
-    line.run(&sql, STEP).await.doing("switching semi-sync on the replica")
+    let set = by_name(line, "switching semi-sync on the replica", |generation| {
+        format!("SET GLOBAL {}_enabled={value}", generation.replica())
+    });
+    match set.await? {
+        None if on => Err(not_loaded("or this server acknowledges nothing")),
+        _ => Ok(()),
+    }
 }
 
 /// Off after each restart, whatever the server's own file says: a returning replica must not acknowledge before it is recorded.
 pub(crate) async fn persist_replica_off(line: &mut Line) -> Result<(), ControlError> {
-    let Some(generation) = loaded(line, Side::Replica).await? else { return Ok(()) };
-    let sql = format!("SET PERSIST_ONLY {}_enabled=OFF", generation.replica());
-    line.run(&sql, STEP).await.doing("persisting semi-sync's replica side as off")
+    let doing = "persisting semi-sync's replica side as off";
+    by_name(line, doing, |generation| format!("SET PERSIST_ONLY {}_enabled=OFF", generation.replica())).await.map(drop)
 }
 
 /// See [`crate::core::action::MysqlAction::Acknowledge`].

@@ -62,6 +62,15 @@ impl SemiSync {
             Self::Old => "rpl_semi_sync_slave",
         }
     }
+
+    /// What the source side's variables call a replica.
+    #[must_use]
+    pub fn replica_word(self) -> &'static str {
+        match self {
+            Self::New => "replica",
+            Self::Old => "slave",
+        }
+    }
 }
 
 /// What decides whether a server is for us.

@@ -17,17 +17,20 @@ use crate::server::{LONG, Server};
 /// A try's limit where the write is expected to hang.
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// A writable server with the heartbeat table.
-async fn primary() -> Server {
-    let server = Server::start().await;
-    let settings = Settings {
+fn settings() -> Settings {
+    Settings {
         schema: "mysql_ha".into(),
         replication_user: "repl".into(),
         replication_password: "repl-secret".into(),
         replication_tls: false,
         spare_users: Vec::new(),
-    };
-    Control::new(server.agent(), settings).execute(&MysqlAction::CreateHeartbeatTable).await.unwrap();
+    }
+}
+
+/// A writable server with the heartbeat table.
+async fn primary() -> Server {
+    let server = Server::start().await;
+    Control::new(server.agent(), settings()).execute(&MysqlAction::CreateHeartbeatTable).await.unwrap();
     server.root_runs(&["CREATE TABLE app.x (id INT PRIMARY KEY)"]).await;
     server
 }
@@ -284,6 +287,40 @@ async fn facts_of_a_primary_and_of_its_replica() {
     assert_eq!((channel.source, channel.source_uuid), (primary.address(), primary.uuid().await));
     assert!(!copy.writable() && copy.super_read_only && channel.auto_position && channel.sql_running);
     assert_eq!(copy.received(), source.executed);
+}
+
+/// By one reader that knows the plugins' names from before: what changes is seen, also that a plugin is gone.
+#[tokio::test]
+async fn semi_sync_is_read_as_it_is_now() {
+    let server = primary().await;
+    let mut control = Control::new(server.agent(), settings());
+    // Only then are the names kept.
+    control.execute(&MysqlAction::PersistReadOnly).await.unwrap();
+    let mut reader = facts::Reader::new("mysql_ha");
+    let mut connection = Connection::open(&server.agent(), LONG).await.unwrap();
+    let mut semi_sync = async || match reader.read(&mut connection, "life", LONG).await.unwrap() {
+        Reading::Facts(facts) => facts.semi_sync,
+        Reading::Unsupported(why) => panic!("{why}"),
+    };
+    let seen = semi_sync().await;
+    assert!(!seen.source.unwrap().on && !seen.replica.unwrap().enabled);
+    control.execute(&MysqlAction::AwaitAcknowledgements { count: 2 }).await.unwrap();
+    let source = semi_sync().await.source.unwrap();
+    assert!(source.on && source.strict && source.count == 2, "{source:?}");
+    server.root_runs(&["SET GLOBAL rpl_semi_sync_source_timeout=10000, GLOBAL rpl_semi_sync_replica_enabled=ON"]).await;
+    let seen = semi_sync().await;
+    assert!(!seen.source.unwrap().strict);
+    let replica = seen.replica.unwrap();
+    assert!(replica.enabled && !replica.active, "nothing is received: {replica:?}");
+    control.execute(&MysqlAction::AwaitAcknowledgements { count: 0 }).await.unwrap();
+    assert!(!semi_sync().await.source.unwrap().on);
+    server.root_runs(&["UNINSTALL PLUGIN rpl_semi_sync_source"]).await;
+    let seen = semi_sync().await;
+    assert!(seen.source.is_none() && seen.replica.is_some(), "{seen:?}");
+    // Nothing to switch off is as asked; nothing to switch on is not.
+    control.execute(&MysqlAction::AwaitAcknowledgements { count: 0 }).await.unwrap();
+    let refused = control.execute(&MysqlAction::AwaitAcknowledgements { count: 1 }).await.unwrap_err().to_string();
+    assert!(refused.contains("plugin is not loaded"), "{refused}");
 }
 
 #[tokio::test]
