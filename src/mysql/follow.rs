@@ -132,6 +132,14 @@ async fn repoint(control: &mut Control, address: &str) -> Result<(), ControlErro
         let missing = control.stop_receiving().await?.unapplied();
         keep_relay_logs(control, by_position, missing).await?;
     }
+    if !control.settings.replication_tls && present.is_some_and(|row| row.is_on("Source_SSL_Allowed")) {
+        // By somebody's will or by the default of 9.x, which the server does not tell apart.
+        tracing::info!(
+            event = "replication_tls",
+            source = address,
+            "replication was allowed TLS and is now set up without, as mysql.replication.tls is false"
+        );
+    }
     let sql = change_source(control, &host, port, present.is_none() || by_position);
     control.line.run(&sql, STEP).await.doing("pointing replication at another source")
 }
@@ -172,7 +180,10 @@ fn change_source(control: &Control, host: &str, port: u16, auto_position: bool) 
     let settings = &control.settings;
     // SOURCE_AUTO_POSITION is refused while the applier runs, even where it changes nothing.
     let auto_position = if auto_position { ", SOURCE_AUTO_POSITION=1" } else { "" };
-    let transport = if settings.replication_tls { "SOURCE_SSL=1" } else { "GET_SOURCE_PUBLIC_KEY=1" };
+    // Said in so many words, since the default differs: off in 8.x, on where possible in 9.x. There the IO thread also reads the
+    // machine's certificates at each connection, which the first write on a new primary waits for (seen on 9.7: 20 ms and
+    // more between the source's greeting and the client's first word of TLS).
+    let transport = if settings.replication_tls { "SOURCE_SSL=1" } else { "SOURCE_SSL=0, GET_SOURCE_PUBLIC_KEY=1" };
     format!(
         "CHANGE REPLICATION SOURCE TO SOURCE_HOST={}, SOURCE_PORT={port}, SOURCE_USER={}, SOURCE_PASSWORD={}, \
          {transport}, SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT={RETRY_COUNT}, SOURCE_HEARTBEAT_PERIOD=1{auto_position}",

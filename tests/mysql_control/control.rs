@@ -157,6 +157,8 @@ async fn a_new_server_follows_and_following_again_changes_nothing() {
     fresh.catch_up(&primary).await;
     assert!(is_read_only(&fresh).await);
     assert_eq!(fresh.value("@@global.offline_mode").await, "0");
+    // Not by the server's default, which is TLS in 9.x.
+    assert_eq!(status(&fresh, "Source_SSL_Allowed").await, "No");
     let relay_log = status(&fresh, "Relay_Log_File").await;
     assert_eq!(follow(&fresh, &primary).await.unwrap(), Done::Done);
     assert_eq!(status(&fresh, "Relay_Log_File").await, relay_log);
