@@ -90,7 +90,7 @@ pub(crate) async fn run(stage: &Stage, order: Order, story: &Story) -> Figures {
 
 /// Follows `topology` and ends only when its epoch went backwards.
 async fn epochs_grow(cluster: &Cluster) -> String {
-    let mut topology = Arc::clone(&cluster.tree).follow("topology");
+    let mut topology = cluster.tree.follow_topology();
     let mut highest = 0;
     loop {
         if topology.changed().await.is_err() {

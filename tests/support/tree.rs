@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mysql_ha_agent::host::clock::now;
+use mysql_ha_agent::zookeeper::session::{self, Link};
+use mysql_ha_agent::zookeeper::viewer::Viewer;
 use serde_json::Value;
 use tokio::sync::{Mutex, watch};
 use zookeeper_client::{Client, Error};
@@ -63,55 +66,34 @@ impl Tree {
         Ok(all)
     }
 
-    /// Follows a node by watches: the receiver always holds its newest content. Ends when all receivers are dropped.
-    pub(crate) fn follow(self: std::sync::Arc<Self>, node: &'static str) -> watch::Receiver<Option<Value>> {
+    /// Follows `topology` as the product's own programs do, the receiver always holds its newest content: with the crate's own
+    /// session a client may find the way back to the ensemble seconds after its leader was lost. Ends when all receivers are dropped.
+    pub(crate) fn follow_topology(&self) -> watch::Receiver<Option<Value>> {
+        let (root, cluster) = self.base.rsplit_once('/').expect("a cluster stands below a root");
+        let options = session::Options {
+            hosts: self.members.split(',').map(str::to_owned).collect(),
+            session_timeout: Duration::from_secs(10),
+            op_timeout: Duration::from_millis(500),
+            auth: None,
+            leave_behind: false,
+        };
+        let link = Link::open(options, now);
+        let viewer = Viewer::start(&link, mysql_ha_agent::zookeeper::tree::Tree::new(root, cluster), now);
         let (sender, receiver) = watch::channel(None);
         tokio::spawn(async move {
+            let mut view = viewer.view();
             loop {
                 tokio::select! {
                     () = sender.closed() => return,
-                    result = self.follow_session(node, &sender) => {
-                        // The session broke off: after a moment once more, from the start.
-                        let Err(_lost) = result;
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                    }
+                    changed = view.changed() => if changed.is_err() { return },
                 }
+                let topology = view.borrow_and_update().topology.here().map(|versioned| {
+                    serde_json::to_value(&versioned.record).expect("what was read as JSON can be written")
+                });
+                sender.send_if_modified(|now| std::mem::replace(now, topology.clone()) != topology);
             }
         });
         receiver
-    }
-
-    /// Follows a node until the session or a call fails.
-    async fn follow_session(
-        &self,
-        node: &str,
-        sender: &watch::Sender<Option<Value>>,
-    ) -> Result<std::convert::Infallible, String> {
-        let client = self.client().await?;
-        let path = format!("{}/{node}", self.base);
-        loop {
-            // The watch is set by the very read whose answer is published: nothing between the two can be missed.
-            let watcher = match limited(client.get_and_watch_data(&path)).await {
-                Ok((data, _, watcher)) => {
-                    sender.send_replace(Some(parse(&path, &data)));
-                    watcher
-                }
-                Err(CallError::Answer(Error::NoNode)) => {
-                    sender.send_replace(None);
-                    let (stat, watcher) =
-                        limited(client.check_and_watch_stat(&path)).await.map_err(|error| error.to_string())?;
-                    if stat.is_some() {
-                        continue; // It came between the two calls: the watch would tell of the next change only.
-                    }
-                    watcher
-                }
-                Err(error) => return Err(error.to_string()),
-            };
-            let event = watcher.changed().await;
-            if event.event_type == zookeeper_client::EventType::Session && event.session_state.is_terminated() {
-                return Err("the session ended".into());
-            }
-        }
     }
 
     /// The session, made anew where there is none or the last one ended.

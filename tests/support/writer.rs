@@ -96,7 +96,7 @@ impl Writer {
         let gate = Arc::new(RwLock::new(()));
         let (stop, stopped) = watch::channel(false);
         let topology = match &options.follow {
-            Follow::Topology => Arc::clone(&cluster.tree).follow("topology"),
+            Follow::Topology => cluster.tree.follow_topology(),
             // A sender that is gone means that nothing will ever change.
             Follow::Fixed(host) => watch::channel(Some(serde_json::json!({ "primary": host }))).1,
         };
