@@ -24,18 +24,28 @@ pub(crate) enum Case {
     Leader,
     /// `promote`.
     Switch,
+    /// Its mysqld is frozen: it keeps its connections and answers nothing.
+    Frozen,
+    /// Its agent is killed and not started again; a guard runs.
+    Agent,
+    /// It alone cannot reach ZooKeeper.
+    Zookeeper,
+    /// Its host's cable is pulled.
+    Cable,
 }
 
 impl Case {
-    pub(crate) const ALL: [Self; 4] = [Self::Mysqld, Self::Host, Self::Leader, Self::Switch];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Mysqld, Self::Host, Self::Leader, Self::Switch, Self::Frozen, Self::Agent, Self::Zookeeper, Self::Cable];
 
-    /// The gap that the project wants to keep to: median and maximum, in ms.
-    pub(crate) fn targets(self) -> (f64, f64) {
+    /// The gap that the project wants to keep to: median and maximum, in ms. None: measured to be known.
+    pub(crate) fn targets(self) -> Option<(f64, f64)> {
         match self {
-            Self::Mysqld => (300.0, 800.0),
+            Self::Mysqld => Some((300.0, 800.0)),
             // Session timeout + 0.5 s; and 1.5 ticks of ZooKeeper more.
-            Self::Host | Self::Leader => (3500.0, 3800.0),
-            Self::Switch => (60.0, 200.0),
+            Self::Host | Self::Leader => Some((3500.0, 3800.0)),
+            Self::Switch => Some((60.0, 200.0)),
+            Self::Frozen | Self::Agent | Self::Zookeeper | Self::Cable => None,
         }
     }
 }
@@ -47,6 +57,10 @@ impl fmt::Display for Case {
             Self::Host => "host killed",
             Self::Leader => "host killed that led the ensemble",
             Self::Switch => "planned switch",
+            Self::Frozen => "mysqld frozen",
+            Self::Agent => "agent killed and kept down",
+            Self::Zookeeper => "primary cut off from ZooKeeper alone",
+            Self::Cable => "host's cable pulled",
         })
     }
 }
@@ -89,6 +103,7 @@ impl Bench {
         let options = ClusterOptions { name: "bench".into(), ..lossless() };
         let cluster = Cluster::start(stage, options).await;
         cluster.start_agents();
+        cluster.hosts.iter().for_each(|host| host.start(Kind::Guard));
         at_rest(&cluster, "db1").await;
         Self { cluster, primary: "db1".into(), timeline }
     }
@@ -135,7 +150,7 @@ impl Bench {
                 let other = self.cluster.hosts.iter().find(|host| host.name != leader);
                 other.map(|host| host.name.clone()).expect("there is another host")
             }
-            Case::Host | Case::Mysqld | Case::Switch => return,
+            _ => return,
         };
         if wanted != self.primary {
             self.cluster.verb(&wanted, &["promote", &wanted]).await.expect_code(0);
@@ -148,6 +163,10 @@ impl Bench {
         match case {
             Case::Mysqld => self.cluster.host(&self.primary).kill(Kind::Mysqld),
             Case::Host | Case::Leader => self.cluster.kill_host(&self.primary),
+            Case::Frozen => self.cluster.host(&self.primary).pause(Kind::Mysqld),
+            Case::Agent => self.cluster.host(&self.primary).kill(Kind::Agent),
+            Case::Zookeeper => self.cluster.cut_zookeeper(&self.primary),
+            Case::Cable => self.cluster.cut_host(&self.primary),
             Case::Switch => {
                 let from = self.cluster.hosts.iter().find(|host| host.name != self.primary);
                 let from = from.map(|host| host.name.clone()).expect("there is a replica");
@@ -181,8 +200,16 @@ impl Bench {
                 self.cluster.start_host(old, false).await;
                 self.cluster.absolve(old, &self.primary).await;
                 self.cluster.host(old).start(Kind::Agent);
+                self.cluster.host(old).start_if_ended(Kind::Guard);
             }
             Case::Switch => {}
+            Case::Agent => self.cluster.host(old).start(Kind::Agent),
+            Case::Zookeeper | Case::Cable => self.cluster.heal(old),
+            // The fence has killed it.
+            Case::Frozen => {}
+        }
+        if matches!(case, Case::Frozen | Case::Agent | Case::Zookeeper | Case::Cable) {
+            self.cluster.takes_back(old, &self.primary, LIMIT).await;
         }
         at_rest(&self.cluster, &self.primary).await;
     }
