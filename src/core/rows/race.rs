@@ -255,15 +255,16 @@ pub fn freeze(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     // A server that takes writes must not vote: what it acknowledges after its vote would be in nobody's count (a holder
     // whose `master` was removed behind its back; found by simulation). In the life in which we opened it, read-only
     // counts once our fence has returned: until then its commits may still end.
-    let opened_life = memory.opened_incarnation.as_deref() == Some(facts.incarnation.as_str());
-    if !facts.super_read_only || (opened_life && case.view.server.fenced.is_none()) {
+    if !facts.super_read_only || case.may_still_commit(memory) {
         let text = "no primary, and this server took writes: makes sure that it does not any more";
         return Some(Outcome::wait(Role::Replica, cause, text).act(Action::Fence(cause)).urgent());
     }
     let channel = facts.channel.as_ref();
     let stopped = channel.is_none_or(|channel| channel.io == IoThread::No);
-    // A reading from before the race may show an IO thread that has been started since.
-    if stopped && case.facts_at()? >= noticed {
+    // A reading from before the race may show an IO thread that has been started since; one from before the fence's end lacks
+    // what was acknowledged while the fence waited for it, and the last writer's vote counts as all it has ever acknowledged
+    // (interleaving 13; found by simulation).
+    if stopped && case.facts_at()? >= noticed && case.read_since_fence() {
         return None;
     }
     Some(

@@ -163,7 +163,7 @@ pub fn close(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 /// on 9.7): a probe's reading would hand over a set that lacks the last of them.
 fn closed<'a>(case: &Case<'a>, switch: &Switch) -> Option<&'a ServerFacts> {
     case.view.server.fenced?;
-    let facts = case.facts().filter(|facts| facts.super_read_only)?;
+    let facts = case.facts().filter(|facts| facts.super_read_only && case.read_since_fence())?;
     (case.facts_at()? > switch.closing?).then_some(facts)
 }
 
