@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use mysql_ha_agent::core::reason::Reason;
+use mysql_ha_agent::core::records::DurabilityMode;
 use mysql_ha_agent::core::view::{Health, IoThread};
 
 use super::scenarios::Add;
-use super::world::{NOW, World, asked, primary, replica, switch, vacant};
+use super::world::{NOW, World, asked, gtids, primary, replica, switch, vacant, voted};
 
 const MOMENT: Duration = Duration::from_millis(100);
 
@@ -27,6 +28,7 @@ pub(crate) fn scenarios(case: Add<'_>) {
     readings(case);
     not_by_hand(case);
     back_as_a_replica(case);
+    too_far_behind(case);
 }
 
 /// What was executed while a fence waited for it must be in what is voted with and handed over.
@@ -107,5 +109,26 @@ fn back_as_a_replica(case: Add<'_>) {
     });
     case("F5", "repointing", "Follow", "the same, mysqld was restarted", {
         took_writes().with(|w| w.facts().incarnation = "db2/2".into())
+    });
+}
+
+/// `async`: the leader's lag is judged by what all candidates have together.
+fn too_far_behind(case: Add<'_>) {
+    let behind = |world: World| {
+        world.with(|w| {
+            w.topology().durability.mode = DurabilityMode::Async;
+            w.lease().watermark = gtids(12);
+            w.facts().heartbeat_age = Some(Duration::from_secs(600));
+        })
+    };
+    case("R13", "fetching", "Fetch", "async, behind, and another candidate has more", {
+        behind(vacant().lock(1, "db2", 9).lock(2, "db3", 11))
+    });
+    case("R12", "catching_up", "WaitApplied", "async, behind by what is not applied yet", {
+        behind(voted()).with(|w| w.facts().executed = gtids(7))
+    });
+    case("R10", "too_far_behind", "", "async, behind, and nobody has more", behind(voted()));
+    case("R14", "mysql_down", "Claim", "async, behind, and the last writer has voted: nothing is missing", {
+        behind(vacant().lock(1, "db2", 9).lock(2, "db1", 9).lock(3, "db3", 9))
     });
 }
