@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use mysql_ha_agent::core::reason::Reason;
-use mysql_ha_agent::core::records::DurabilityMode;
-use mysql_ha_agent::core::view::{Health, IoThread};
+use mysql_ha_agent::core::records::{DurabilityMode, MemberState, Progress};
+use mysql_ha_agent::core::view::{Health, IoThread, Node};
 
 use super::scenarios::Add;
-use super::world::{NOW, World, asked, gtids, primary, replica, switch, vacant, voted};
+use super::world::{NOW, World, asked, gtids, primary, replica, request, seen, switch, vacant, voted};
 
 const MOMENT: Duration = Duration::from_millis(100);
 
@@ -28,6 +28,7 @@ pub(crate) fn scenarios(case: Add<'_>) {
     readings(case);
     not_by_hand(case);
     back_as_a_replica(case);
+    left_over(case);
     too_far_behind(case);
 }
 
@@ -109,6 +110,30 @@ fn back_as_a_replica(case: Add<'_>) {
     });
     case("F5", "repointing", "Follow", "the same, mysqld was restarted", {
         took_writes().with(|w| w.facts().incarnation = "db2/2".into())
+    });
+}
+
+/// A switch that was asked for while its primary became read-only for another reason.
+fn left_over(case: Add<'_>) {
+    let by_hand = |w: &mut World| {
+        w.memory.switch = Some(switch(None));
+        w.topology().primary = None;
+        w.topology().reason = Reason::ReadOnlyByHand;
+        w.topology().members.get_mut("db1").unwrap().state = MemberState::Read;
+    };
+    case("P6", "opening", "Open", "a switch is asked for, and a fence has closed the server meanwhile", {
+        asked().with(by_hand).with(|w| {
+            w.facts().super_read_only = true;
+            w.view.server.fenced = Some(Reason::LeaseLost);
+        })
+    });
+    case("W1", "switchover_refused", "Progress", "named again long after it was asked for", {
+        asked().with(|w| {
+            let age = Duration::from_millis(request(Progress::Requested).timeout_ms);
+            w.view.ensemble.switchover = Node::Here(seen(request(Progress::Requested), 0, age));
+            w.memory.switch = None;
+            w.view.ensemble.agents.get_mut("db2").unwrap().first_seen = NOW + MOMENT;
+        })
     });
 }
 
