@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "host",
             "cli::exit",
             "agent::run::own_target",
+            "agent::shared::FenceNote",
             "agent::shared::Note",
             "agent::watcher",
         ],

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
-use super::shared::{Shared, now};
+use super::shared::{FenceNote, Shared, now};
 use crate::core::fencing::time_for;
 use crate::core::reason::Reason;
 use crate::core::records::Mode;
@@ -113,6 +113,8 @@ impl Fencer {
         let until = Some(Moment(self.deadline.load(Ordering::Acquire))).filter(|until| until.0 != 0);
         let budget = time_for(self.shared.own.borrow().fencing_budget, until, started);
         warn!(event = "fencing", %reason, "makes the server read-only");
+        // Its first rungs are ours, also where it turns out not to be needed.
+        self.shared.server.change(|server| server.fence_begun = Some(reason));
         // By itself, for the lease's end: needed until the lease is renewed. By order: whatever the lease says.
         let deadline = self.deadline.clone();
         let needed = || reason != Reason::LeaseLost || deadline.load(Ordering::Acquire) <= until.map_or(0, |at| at.0);
@@ -130,13 +132,14 @@ impl Fencer {
             Fenced::Withdrawn => info!(event = "fence_withdrawn", %reason, ms, "the lease was renewed: fences no more"),
         }
         if matches!(result, Fenced::ReadOnly | Fenced::Dead) {
-            self.shared.fence_note.write(Some(reason.code()));
+            let note = FenceNote::Ended(reason);
+            self.shared.fence_note.write(Some(&note.text()));
             self.shared.server.change(|server| {
-                server.fenced = Some(reason);
-                if let Some((facts, at)) = &mut server.facts {
+                note.tell(server, now());
+                // Not the moment of the reading: what was executed since is not in it.
+                if let Some((facts, _)) = &mut server.facts {
                     facts.super_read_only = true;
                     facts.read_only = true;
-                    *at = now();
                 }
             });
         }

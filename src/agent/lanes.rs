@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::shared::{Busy, Shared, Taken, now};
+use super::shared::{Busy, FenceNote, Shared, Taken, now};
 use super::watcher::Hands;
 use crate::core::action::{MysqlAction, MysqlKind, Purpose, Write};
 use crate::core::reason::Reason;
@@ -144,6 +144,7 @@ impl MysqlLane {
         let kind = action.kind();
         let started = now();
         let mut hands = self.hands.lock().await;
+        let noted = self.shared.fence_note.read();
         let result = hands.control().execute(&action).await;
         let ms = now().since(started).as_secs_f64() * 1000.0;
         if kind != MysqlKind::WaitApplied {
@@ -153,14 +154,17 @@ impl MysqlLane {
             }
         }
         let fenced = fence_note(kind, result.is_ok());
-        if let Some(note) = fenced {
-            self.shared.fence_note.write(note.map(Reason::code));
+        match fenced {
+            Some(Some(reason)) => self.shared.fence_note.write(Some(&FenceNote::Ended(reason).text())),
+            // A fence of the guard that began meanwhile has written anew.
+            Some(None) => self.shared.fence_note.clear(noted.as_deref()),
+            None => {}
         }
         if let Ok(done @ (Done::Done | Done::Closed { .. })) = &result {
             self.shared.server.change(|server| {
                 anticipate(server, &action, done);
                 if let Some(note) = fenced {
-                    server.fenced = note;
+                    (server.fenced, server.fence_begun) = (note, None);
                 }
             });
         }

@@ -19,7 +19,6 @@ use crate::config::sections::{Endpoint, Readers};
 use crate::config::{Config, HostPort};
 use crate::core::degrade::Policy;
 use crate::core::gtid::GtidSet;
-use crate::core::reason::Reason;
 use crate::core::records::{Mode, Role};
 use crate::core::view::{Held, Own};
 use crate::host::clock;
@@ -210,7 +209,7 @@ impl Start {
         let (decisions, decision) = watch::channel(None);
         let (watermarks, watermark) = watch::channel(GtidSet::new());
         let fence_note = Arc::new(Note::of_fence(&config.state_dir));
-        let server = ServerCell::new(fence_note.read().as_deref().map(Reason::from_code));
+        let server = ServerCell::new(fence_note.fence());
         let marker = fence_marker(&config.state_dir);
         // Before any task runs: a restarted agent must not open what was fenced by hand.
         let fenced_by_hand = marker.try_exists().unwrap_or_else(|error| {

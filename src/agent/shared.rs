@@ -9,6 +9,7 @@ use tokio::sync::{Notify, watch};
 use crate::core::gtid::GtidSet;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
+use crate::core::time::Moment;
 use crate::core::view::{Own, Server};
 use crate::host::clock;
 
@@ -19,10 +20,14 @@ pub struct ServerCell {
 }
 
 impl ServerCell {
-    /// Nothing seen yet, but what a predecessor left behind: that it had fenced the server.
+    /// Nothing seen yet, but what a predecessor or the guard left behind: that it had fenced the server.
     #[must_use]
-    pub fn new(fenced: Option<Reason>) -> Self {
-        Self { sender: Arc::new(watch::Sender::new(Server { fenced, ..Server::default() })) }
+    pub fn new(note: Option<FenceNote>) -> Self {
+        let mut server = Server::default();
+        if let Some(note) = note {
+            note.tell(&mut server, now());
+        }
+        Self { sender: Arc::new(watch::Sender::new(server)) }
     }
 
     /// A copy of what is known now.
@@ -68,6 +73,47 @@ pub struct Shared {
     pub fence_note: Arc<Note>,
 }
 
+/// What the note of a fence says.
+///
+/// The guard writes it before its fence, so that an agent which sees the first rungs does not take them for somebody else's.
+/// Until the fence has returned that proves nothing: the variable reads ON while its statement still waits for commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FenceNote {
+    /// It may have come to its end or not.
+    Begun(Reason),
+    /// The server was read-only or dead.
+    Ended(Reason),
+}
+
+impl FenceNote {
+    /// For the file. No two are the same: who has opened the server takes back only the one that was there before.
+    #[must_use]
+    pub fn text(self) -> String {
+        let at = now().0;
+        match self {
+            FenceNote::Begun(reason) => format!("{} begun {at}", reason.code()),
+            FenceNote::Ended(reason) => format!("{} ended {at}", reason.code()),
+        }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let reason = Reason::from_code(words.next()?);
+        Some(if words.next() == Some("begun") { FenceNote::Begun(reason) } else { FenceNote::Ended(reason) })
+    }
+
+    /// What an agent that finds it at `now` knows by it. A reading from before may lack the last commits.
+    pub fn tell(self, server: &mut Server, now: Moment) {
+        match self {
+            FenceNote::Begun(reason) => server.fence_begun = Some(reason),
+            FenceNote::Ended(reason) => {
+                server.fenced = Some(reason);
+                server.fenced_at = Some(now);
+            }
+        }
+    }
+}
+
 /// One line kept in `state_dir` over restarts of the agent.
 #[derive(Debug)]
 pub struct Note {
@@ -98,6 +144,19 @@ impl Note {
     pub fn read(&self) -> Option<String> {
         let text = std::fs::read_to_string(&self.path).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// What the note of a fence says.
+    #[must_use]
+    pub fn fence(&self) -> Option<FenceNote> {
+        FenceNote::read(&self.read()?)
+    }
+
+    /// Clears what read `before` at an earlier moment, and nothing that was written since.
+    pub fn clear(&self, before: Option<&str>) {
+        if self.read().as_deref() == before {
+            self.write(None);
+        }
     }
 
     /// Notes or clears. A full disk is no reason to stop: the note only spares an operator one command.
@@ -148,6 +207,41 @@ impl Drop for Taken {
 
 /// Now, on the clock that decisions use.
 #[must_use]
-pub fn now() -> crate::core::time::Moment {
+pub fn now() -> Moment {
     clock::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_whether_the_fence_has_returned() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = Note::of_fence(folder.path());
+        assert_eq!(note.fence(), None);
+        for says in [FenceNote::Begun(Reason::LeaseLost), FenceNote::Ended(Reason::MysqlSilent)] {
+            note.write(Some(&says.text()));
+            assert_eq!(note.fence(), Some(says));
+        }
+        note.write(Some("lease_lost"));
+        assert_eq!(note.fence(), Some(FenceNote::Ended(Reason::LeaseLost)), "of an earlier version");
+        let mut server = Server::default();
+        FenceNote::Begun(Reason::LeaseLost).tell(&mut server, Moment(7));
+        assert_eq!((server.fenced, server.fence_begun, server.fenced_at), (None, Some(Reason::LeaseLost), None));
+    }
+
+    /// The guard fences between an opening and the taking back of the note that was there before.
+    #[test]
+    fn a_note_that_was_written_since_is_not_cleared() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = Note::of_fence(folder.path());
+        note.write(Some(&FenceNote::Ended(Reason::LeaseLost).text()));
+        let before = note.read();
+        note.write(Some(&FenceNote::Ended(Reason::LeaseLost).text()));
+        note.clear(before.as_deref());
+        assert_eq!(note.fence(), Some(FenceNote::Ended(Reason::LeaseLost)));
+        note.clear(note.read().as_deref());
+        assert_eq!(note.fence(), None);
+    }
 }

@@ -14,7 +14,6 @@ use crate::config::Config;
 use crate::config::sections::Endpoint;
 use crate::core::gtid::GtidSet;
 use crate::core::health::{self, Judge, Next, Outcome};
-use crate::core::reason::Reason;
 use crate::core::view::{Health, ServerFacts};
 use crate::host::process::Mysqld;
 use crate::mysql::connect::Target;
@@ -241,12 +240,19 @@ impl Watcher {
             if tried.unsupported.is_some() {
                 server.unsupported = tried.unsupported;
             }
-            if let Some((facts, asked)) = tried.facts {
+            if let Some((mut facts, asked)) = tried.facts {
                 server.unsupported = None;
                 // The guard may have fenced it while we were frozen or cut off: without this a read-only of ours would
                 // count as set by hand, and nobody would open the server again. Its note is older than its fence.
-                if facts.super_read_only && server.fenced.is_none() {
-                    server.fenced = self.shared.fence_note.read().as_deref().map(Reason::from_code);
+                if facts.super_read_only
+                    && server.fenced.is_none()
+                    && let Some(note) = self.shared.fence_note.fence()
+                {
+                    note.tell(server, now());
+                }
+                // Asked before our fence had returned: of this alone more is known.
+                if server.fenced.is_some() && Some(asked) < server.fenced_at {
+                    (facts.read_only, facts.super_read_only) = (true, true);
                 }
                 // An action may have read the server after this probe had asked.
                 if server.facts.as_ref().is_none_or(|(_, at)| *at < asked) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::memory::Memory;
 use super::records::{AgentRecord, Lease, Master, Member, Topology};
 use super::time::Moment;
 use super::view::{Health, Held, Process, Seen, ServerFacts, Session, View};
@@ -68,6 +69,21 @@ impl<'a> Case<'a> {
     #[must_use]
     pub fn facts_at(&self) -> Option<Moment> {
         self.view.server.facts.as_ref().map(|(_, at)| *at)
+    }
+
+    /// The last reading was asked for after the last fence had returned: it shows every commit that ended meanwhile. What
+    /// is handed over or voted with must be read then.
+    #[must_use]
+    pub fn read_since_fence(&self) -> bool {
+        self.facts_at() >= self.view.server.fenced_at
+    }
+
+    /// Our server is in the life in which we opened it, and no fence is known to have returned since: its commits may still
+    /// end, whatever the variable reads.
+    #[must_use]
+    pub fn may_still_commit(&self, memory: &Memory) -> bool {
+        let life = self.facts().map(|facts| facts.incarnation.as_str());
+        life.is_some() && memory.opened_incarnation.as_deref() == life && self.view.server.fenced.is_none()
     }
 
     /// The process behind the socket has certainly exited.

@@ -190,6 +190,12 @@ pub struct Server {
     /// We made it read-only (this process or its predecessor); without this a read-only primary was set by hand
     /// (interleaving 13).
     pub fenced: Option<Reason>,
+    /// A fence of ours, or of the guard, has begun since the server was opened last, and may have come to its end or not: a
+    /// read-only that is found is ours, and nothing is proven by it.
+    pub fence_begun: Option<Reason>,
+    /// When a fence was last known to have returned. Commits that it waited for have ended until then, so an earlier
+    /// reading lacks them.
+    pub fenced_at: Option<Moment>,
     /// The last heartbeat that came back: when it was sent, and what had been executed before. In `lossless` it was acknowledged.
     pub heartbeat: Option<(Moment, GtidSet)>,
     /// When the heartbeat was sent that waits for its acknowledgement still; none where none does.

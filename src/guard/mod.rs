@@ -29,7 +29,9 @@
 //!    lease was renewed). What was closed by then the agent finds read-only, with a lease that
 //!    holds and the note that it was fenced, and opens it again (P6). Without the note it would count as set by hand, and
 //!    stay closed: so the note (`state_dir/fenced`) is written before the fence and once more after it (an opening of the
-//!    agent in between has cleared it), and a living agent reads it whenever it finds its server read-only.
+//!    agent in between has cleared it), and a living agent reads it whenever it finds its server read-only. The first says
+//!    *begun*, and proves nothing: while the statement waits for commits the variable reads ON, and an agent that took that
+//!    for a fence that had returned would hand over a set without the last of them.
 //! 5. **Something reopens the server after the deadline** (interleaving 14 of the design: a statement of a frozen agent, an
 //!    operator, a script). As long as no lease holds, the guard asks every [`run::LOOK`] and fences again (G10).
 //! 6. **The agent opens before its lease is in the file.** The guard would close it again. So the agent's tasks learn of a

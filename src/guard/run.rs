@@ -12,6 +12,7 @@ use tracing::{error, info, warn};
 
 use super::sight::{BRIEFLY, Files};
 use crate::agent::run::own_target;
+use crate::agent::shared::FenceNote;
 use crate::agent::shared::Note;
 use crate::agent::watcher;
 use crate::cli::exit::Exit;
@@ -210,7 +211,7 @@ impl Guard {
         answer: Option<&Answer>,
     ) {
         let reason = if lease.is_some() { Reason::LeaseLost } else { Reason::WritableWithoutLease };
-        self.write_note(reason).await;
+        self.write_note(FenceNote::Begun(reason)).await;
         let started = clock::now();
         let (files, budget) = (&self.files, self.budget);
         let report = self.fence.climb(within, || !files.holds_again(budget, clock::now())).await;
@@ -224,6 +225,9 @@ impl Guard {
                 return;
             }
             Fenced::Withdrawn => {
+                // What its first rungs have left (`offline_mode`) the agent is to take back, though it may have opened the
+                // server, and cleared the note, in between.
+                self.write_note(FenceNote::Begun(reason)).await;
                 info!(event = "fence_withdrawn", row = verdict.row, rung, ms, "the lease was renewed: fences no more");
                 return;
             }
@@ -244,22 +248,22 @@ impl Guard {
                     "{}: the guard has made the server read-only or ended it",
                     verdict.says
                 );
-                // The agent may have opened it, and cleared the note, while this fence was under way.
-                self.write_note(reason).await;
             }
         }
+        // Also where there was nothing to do: what was begun has ended.
+        self.write_note(FenceNote::Ended(reason)).await;
         self.notifier.status(&format!("fenced ({})", verdict.says));
         self.memory.prove(lease);
         self.keep_proof();
     }
 
     /// Tells the agent that this read-only is ours. A disk that hangs does not hold the fence up.
-    async fn write_note(&mut self, reason: Reason) {
+    async fn write_note(&mut self, says: FenceNote) {
         if self.noting.as_ref().is_some_and(|noting| !noting.is_finished()) {
             return;
         }
         let note = self.note.clone();
-        let mut noting = tokio::task::spawn_blocking(move || note.write(Some(reason.code())));
+        let mut noting = tokio::task::spawn_blocking(move || note.write(Some(&says.text())));
         let _ = timeout(BRIEFLY, &mut noting).await;
         self.noting = Some(noting);
     }

@@ -44,6 +44,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     followers(&mut case);
     sync_set(&mut case);
     super::operator::scenarios(&mut case);
+    super::fences::scenarios(&mut case);
     all
 }
 

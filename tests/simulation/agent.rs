@@ -6,18 +6,19 @@ use mysql_ha_agent::agent::record::agent_record;
 use mysql_ha_agent::core::action::{Action, MysqlAction, Op, Path, Purpose, Record, Write};
 use mysql_ha_agent::core::degrade::Policy;
 use mysql_ha_agent::core::gtid::GtidSet;
+use mysql_ha_agent::core::guard::Lease;
 use mysql_ha_agent::core::health::{Config, Judge, Next, Outcome};
 use mysql_ha_agent::core::memory::Memory;
 use mysql_ha_agent::core::outcome::Decision;
-use mysql_ha_agent::core::reason::Reason;
-use mysql_ha_agent::core::records::{DurabilityMode, Mode};
 use mysql_ha_agent::core::table::step;
 use mysql_ha_agent::core::time::{Moment, Wall};
 use mysql_ha_agent::core::view::{Ensemble, Held, Own, Process, Server, Session, View};
 
 use super::ensemble::GRANTED;
+use super::fence::Fencing;
 use super::keeper::{Call, Keeper};
 use super::mysqld::{Tx, address};
+use super::plan::Plan;
 use super::world::World;
 
 /// `zookeeper.renew_interval`, `zookeeper.op_timeout`, `fencing.budget`, `heartbeat.interval`: milliseconds.
@@ -44,16 +45,11 @@ struct Waiting {
     limit: u64,
 }
 
-/// A fence under way.
-pub(crate) struct Fencing {
-    pub(crate) reason: Reason,
-    pub(crate) started: u64,
-    pub(crate) takes: u64,
-}
-
 pub(crate) struct Agent {
     pub(crate) alive: bool,
-    pub(crate) started: u64,
+    pub(crate) frozen: bool,
+    /// Since when it has been at work without a break.
+    pub(crate) since_work: u64,
     pub(crate) own: Own,
     pub(crate) memory: Memory,
     judge: Judge,
@@ -82,11 +78,13 @@ pub(crate) struct Agent {
     pub(crate) dirty: bool,
     next_step: u64,
     pub(crate) fencing: Option<Fencing>,
-    last_fence: Option<u64>,
+    pub(crate) last_fence: Option<u64>,
+    /// The lease's end as it was written into the file last.
+    pub(crate) mirrored: Option<Moment>,
 }
 
 impl Agent {
-    pub(crate) fn new(id: usize, instance: u32, boot: u32, mode: DurabilityMode, cooldown: Duration, now: u64) -> Self {
+    pub(crate) fn new(id: usize, instance: u32, boot: u32, plan: &Plan, now: u64) -> Self {
         let ms = Duration::from_millis;
         let own = Own {
             cluster: "orders".into(),
@@ -98,12 +96,12 @@ impl Agent {
             boot_id: format!("boot{id}-{boot}"),
             instance: format!("instance{instance}"),
             agent_version: "1".into(),
-            mode: Mode::Automatic,
-            cooldown,
+            mode: plan.modes[id],
+            cooldown: plan.cooldown,
             priority: 100,
-            durability: mode,
-            sync_replicas: 1,
-            max_lag: Duration::from_secs(30),
+            durability: plan.durability,
+            sync_replicas: plan.k,
+            max_lag: plan.max_lag,
             catch_up_timeout: Duration::from_secs(5),
             renew_interval: ms(RENEW),
             op_timeout: ms(OP_TIMEOUT),
@@ -115,7 +113,8 @@ impl Agent {
         };
         Self {
             alive: true,
-            started: now,
+            frozen: false,
+            since_work: now,
             own,
             memory: Memory::default(),
             judge: Judge::new(Config { retries: 2, recover_after: 2, exit_grace: Duration::ZERO }),
@@ -144,7 +143,12 @@ impl Agent {
             next_step: now,
             fencing: None,
             last_fence: None,
+            mirrored: None,
         }
+    }
+
+    pub(crate) fn works(&self) -> bool {
+        self.alive && !self.frozen
     }
 
     pub(crate) fn session_state(&self) -> Session {
@@ -166,6 +170,17 @@ impl World {
         self.fencer(i);
         self.act(i);
         self.decide(i);
+        self.mirror(i);
+    }
+
+    /// The lease's end into the file that the guard and the next process read. One that has not opened allows no writes.
+    fn mirror(&mut self, i: usize) {
+        let agent = &mut self.agents[i];
+        let until = agent.keeper.held.as_ref().filter(|held| held.opened).map(|held| held.until);
+        if until != agent.mirrored {
+            agent.mirrored = until;
+            self.hosts[i].lease_file = Some(Lease { until, paused: None, instance: agent.own.instance.clone() });
+        }
     }
 
     fn decide(&mut self, i: usize) {
@@ -228,56 +243,6 @@ impl World {
                 agent.lane_sent = false;
             }
             Action::Write(_) => {}
-        }
-    }
-
-    pub(crate) fn start_fence(&mut self, i: usize, reason: Reason) {
-        let takes = self.chance.between(10, 300);
-        if self.agents[i].fencing.is_some() {
-            return;
-        }
-        self.say(i, format!("FENCE {reason}"));
-        self.agents[i].fencing = Some(Fencing { reason, started: self.t, takes });
-        let server = &mut self.servers[i];
-        if server.answers() {
-            server.offline = true;
-            // Clients that wait are cut without an answer before anything can let their commits return.
-            server.waiting.iter_mut().for_each(|waiting| waiting.client = false);
-        }
-    }
-
-    fn fencer(&mut self, i: usize) {
-        let (t, now) = (self.t, self.now(i));
-        let agent = &self.agents[i];
-        if let Some(fencing) = &agent.fencing {
-            let age = t - fencing.started;
-            let stuck = self.servers[i].frozen || !self.servers[i].waiting.is_empty();
-            if age < fencing.takes || (stuck && age < BUDGET * 7 / 10) {
-                return;
-            }
-            let reason = fencing.reason;
-            if stuck {
-                self.say(i, "fence: SIGKILL".into());
-                self.kill_mysqld(i);
-            } else {
-                self.servers[i].super_read_only = true;
-            }
-            self.hosts[i].fenced = Some(reason);
-            let agent = &mut self.agents[i];
-            agent.fencing = None;
-            agent.last_fence = Some(t);
-            agent.server.fenced = Some(reason);
-            if let Some((facts, at)) = &mut agent.server.facts {
-                (facts.super_read_only, facts.read_only, *at) = (true, true, now);
-            }
-            agent.dirty = true;
-            return;
-        }
-        let Some(until) = agent.keeper.held.as_ref().map(|held| held.until) else { return };
-        let rested = agent.last_fence.is_none_or(|last| t - last > 500);
-        let writable = agent.server.facts.as_ref().is_some_and(|(facts, _)| facts.writable());
-        if now + agent.own.fencing_budget >= until && rested && writable {
-            self.start_fence(i, Reason::LeaseLost);
         }
     }
 
@@ -365,7 +330,12 @@ impl World {
     pub(crate) fn read_facts(&mut self, i: usize) {
         let facts = self.servers[i].facts(self.hosts[i].boot, self.t);
         let now = self.now(i);
-        self.agents[i].server.facts = Some((facts, now));
+        let server = &mut self.agents[i].server;
+        // The guard's note: without it this read-only would count as set by hand.
+        if let Some(note) = self.hosts[i].fenced.filter(|_| facts.super_read_only && server.fenced.is_none()) {
+            note.tell(server, now);
+        }
+        server.facts = Some((facts, now));
         self.agents[i].dirty = true;
     }
 

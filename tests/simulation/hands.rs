@@ -1,5 +1,6 @@
 //! Actions on MySQL, as `src/mysql` carries them out.
 
+use mysql_ha_agent::agent::shared::FenceNote;
 use mysql_ha_agent::core::action::{MysqlAction, MysqlKind};
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::reason::Reason;
@@ -20,7 +21,7 @@ enum Done {
 }
 
 fn host_of(at: &str) -> usize {
-    (0..3).find(|host| address(*host) == at).unwrap()
+    (0..9).find(|host| address(*host) == at).unwrap()
 }
 
 impl World {
@@ -50,11 +51,16 @@ impl World {
                 server.failure = None;
                 server.done = Some((kind, now));
                 match kind {
-                    MysqlKind::Close => server.fenced = Some(Reason::Switchover),
-                    MysqlKind::Open | MysqlKind::Follow => server.fenced = None,
+                    MysqlKind::Close => {
+                        (server.fenced, server.fence_begun) = (Some(Reason::Switchover), None);
+                        self.hosts[i].fenced = Some(FenceNote::Ended(Reason::Switchover));
+                    }
+                    MysqlKind::Open | MysqlKind::Follow => {
+                        (server.fenced, server.fence_begun) = (None, None);
+                        self.hosts[i].fenced = None;
+                    }
                     _ => {}
                 }
-                self.hosts[i].fenced = server.fenced;
                 if let Done::Diverged(extra) = done {
                     server.errant = extra;
                 } else if kind == MysqlKind::Follow {
@@ -178,8 +184,7 @@ impl World {
                 assert_eq!(uuid(old), *server_uuid);
                 if self.reaches(i, old) && self.servers[old].answers() {
                     let server = &mut self.servers[old];
-                    server.offline = true;
-                    server.waiting.iter_mut().for_each(|waiting| waiting.client = false);
+                    server.go_offline();
                     if server.waiting.is_empty() {
                         server.super_read_only = true;
                         return Done::Yes;

@@ -169,17 +169,21 @@ impl World {
         });
     }
 
-    /// Calls reach ZooKeeper, answers reach the agent, or the time is over.
-    pub(crate) fn answers(&mut self, i: usize) {
-        let t = self.t;
-        let cut = self.hosts[i].zookeeper_cut || !self.agents[i].connected;
+    /// Calls reach ZooKeeper: also what was on its way when the network was cut or the agent froze.
+    pub(crate) fn land(&mut self, i: usize) {
         for at in 0..self.agents[i].calls.len() {
             let call = &mut self.agents[i].calls[at];
-            // What was on its way when the network was cut may still land.
-            if call.result.is_none() && t >= call.apply_at {
+            if call.result.is_none() && self.t >= call.apply_at {
                 call.result = Some(self.zk.transact(call.session, &call.ops));
             }
         }
+    }
+
+    /// Answers reach the agent, or the time is over.
+    pub(crate) fn answers(&mut self, i: usize) {
+        let t = self.t;
+        let cut = self.hosts[i].zookeeper_cut || !self.agents[i].connected;
+        self.land(i);
         while let Some(at) = self.agents[i].calls.iter().position(|call| {
             let answered = call.result.is_some() && t >= call.reply_at && !cut && !call.lost;
             call.purpose != Purpose::Forgotten && (answered || t >= call.deadline)

@@ -1,7 +1,7 @@
 //! A MySQL server: binary log, relay log, applier, semi-sync as source, read-only, death and return.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mysql_ha_agent::core::gtid::GtidSet;
@@ -94,6 +94,8 @@ pub(crate) struct Mysqld {
     pub(crate) acknowledgements: u32,
     /// Semi-sync's replica side: set, and as the IO thread that runs was started.
     pub(crate) replica_enabled: bool,
+    /// How far each replica has acknowledged in this life.
+    acknowledged_upto: BTreeMap<usize, usize>,
     next: u32,
     pub(crate) slow: bool,
     pub(crate) newest: Option<u64>,
@@ -125,6 +127,7 @@ impl Mysqld {
             waiting: vec![],
             acknowledgements: if id == 0 { acknowledgements } else { 0 },
             replica_enabled: id > 0 && acknowledgements > 0,
+            acknowledged_upto: BTreeMap::new(),
             next: 0,
             slow: false,
             newest: None,
@@ -138,6 +141,12 @@ impl Mysqld {
     /// Clients can write at this instant.
     pub(crate) fn accepts(&self) -> bool {
         self.answers() && !self.super_read_only && !self.offline && !self.closing
+    }
+
+    /// Clients that wait are cut without an answer before anything can let their commits return.
+    pub(crate) fn go_offline(&mut self) {
+        self.offline = true;
+        self.waiting.iter_mut().for_each(|waiting| waiting.client = false);
     }
 
     /// A commit: its transaction, and whether it is acknowledged at once.
@@ -161,7 +170,18 @@ impl Mysqld {
         self.newest = self.newest.max(Some(tx.2));
     }
 
-    /// A replica has received the log up to and with `position`: earlier commits are acknowledged with it.
+    /// `replica` has received the log up to and with `position`: earlier commits are acknowledged with it.
+    pub(crate) fn acknowledged_by(&mut self, replica: usize, position: usize) -> Vec<Tx> {
+        let acknowledged = self.acknowledged_upto.entry(replica).or_default();
+        *acknowledged = (*acknowledged).max(position);
+        let mut all: Vec<usize> = self.acknowledged_upto.values().copied().collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        // What as many replicas as are waited for have received.
+        let enough = usize::try_from(self.acknowledgements.max(1)).unwrap();
+        all.get(enough - 1).map(|position| self.acknowledged(*position)).unwrap_or_default()
+    }
+
+    /// Commits up to and with `position` are waited for no more.
     pub(crate) fn acknowledged(&mut self, position: usize) -> Vec<Tx> {
         let (done, waiting): (Vec<Waiting>, Vec<Waiting>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.at <= position);
@@ -206,6 +226,7 @@ impl Mysqld {
         self.offline = false;
         self.closing = false;
         self.acknowledgements = 0;
+        self.acknowledged_upto.clear();
         // Never persisted: a returning replica must not acknowledge before it is recorded.
         self.replica_enabled = false;
         for tx in self.log.clone() {
@@ -242,8 +263,9 @@ impl Mysqld {
             server_uuid: uuid(self.id),
             server_id: 1,
             version: "9.7.0".into(),
-            read_only: self.super_read_only,
-            super_read_only: self.super_read_only,
+            // The variable reads ON while the statement still waits for commits.
+            read_only: self.super_read_only || self.closing,
+            super_read_only: self.super_read_only || self.closing,
             offline_mode: self.offline,
             persisted_read_only: true,
             executed: self.executed.gtids(),

@@ -1,10 +1,10 @@
-//! The operator: pauses, resumes, fences, promotes; and what he must never see.
+//! The operator: pauses, resumes, fences, switches, promotes.
 
 use mysql_ha_agent::core::action::{Op, Path, Record};
-use mysql_ha_agent::core::reason::Reason;
-use mysql_ha_agent::core::records::{Lease, Pause, Progress, SwitchoverRequest};
+use mysql_ha_agent::core::records::{Pause, Progress, SwitchoverRequest};
 use mysql_ha_agent::core::time::Wall;
 
+use super::plan::below;
 use super::world::World;
 
 impl World {
@@ -66,40 +66,55 @@ impl World {
         if primary.as_ref().is_some_and(present) {
             return;
         }
-        let request = SwitchoverRequest {
+        let force = self.plan.force && self.more.percent(50);
+        if force {
+            self.say(to, "--- with --allow-data-loss".into());
+        }
+        let request =
+            SwitchoverRequest { after_loss: true, force, ..self.request(epoch, last.unwrap_or_default(), to) };
+        self.write(Path::Switchover, Record::Switchover(request));
+    }
+
+    pub(super) fn ask_for_a_switch(&mut self, to: usize) {
+        let Some(topology) = self.topology() else { return };
+        let Some(from) = topology.primary.clone() else { return };
+        let epoch = topology.epoch;
+        let request = self.request(epoch, from, to);
+        self.write(Path::Switchover, Record::Switchover(request));
+    }
+
+    fn request(&mut self, epoch: u64, from: String, to: usize) -> SwitchoverRequest {
+        SwitchoverRequest {
             operation: format!("operation{}", self.operation()),
             epoch,
-            from: last.unwrap_or_default(),
+            from,
             to: format!("db{}", to + 1),
             timeout_ms: 3_000,
             at: Wall::default(),
             progress: Progress::Requested,
             detail: String::new(),
-            after_loss: true,
+            after_loss: false,
             force: false,
-        };
-        self.write(Path::Switchover, Record::Switchover(request));
-    }
-
-    fn lease(&self) -> Option<&Lease> {
-        match &self.zk.nodes.get(&Path::Lease)?.record {
-            Record::Lease(lease) => Some(lease),
-            _ => None,
         }
     }
 
-    /// While the lease carries a pause, no epoch begins that nobody has asked for.
-    pub(super) fn what_the_operator_asked_for(&mut self) {
-        let Some(lease) = self.lease() else { return };
-        let carries = lease.paused.is_some() && !lease.released;
-        let over = lease.ttl_ms < Lease::FOREVER_MS; // it may have run out by itself
-        let epoch = lease.epoch;
-        let Some(topology) = self.topology() else { return };
-        let asked = [Reason::Switchover, Reason::SwitchoverUndone, Reason::PromotedByHand].contains(&topology.reason);
-        let began = topology.epoch;
-        if let Some(paused) = self.paused {
-            assert!(began == paused || asked, "epoch {began} began by itself during a pause");
+    fn operation(&mut self) -> u32 {
+        self.operations += 1;
+        self.operations
+    }
+
+    /// Where an agent waits to be told, somebody comes in the end.
+    pub(super) fn operator_watches(&mut self) {
+        if !self.plan.waits_for_operator() || self.t < self.operator_looks {
+            return;
         }
-        self.paused = (carries && !over && epoch == began).then_some(epoch);
+        self.operator_looks = self.t + 1_000;
+        if self.topology().is_some_and(|topology| topology.primary.is_none()) {
+            // Longer than a request is valid, so that each is tried.
+            self.operator_looks = self.t + 4_000;
+            let to = below(&mut self.more, self.plan.hosts);
+            self.say(to, "--- promote, since nobody takes writes".into());
+            self.promote_after_loss(to);
+        }
     }
 }

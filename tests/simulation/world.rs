@@ -1,121 +1,86 @@
-//! Three hosts with a server and an agent each, ZooKeeper, clients, faults, and what must never be seen.
+//! Hosts with a server, an agent and perhaps a guard each, ZooKeeper, clients, and time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mysql_ha_agent::core::action::{Op, Path, Record};
-use mysql_ha_agent::core::reason::Reason;
-use mysql_ha_agent::core::records::{DurabilityMode, Progress, SwitchoverRequest, Topology};
-use mysql_ha_agent::core::time::{Moment, Wall};
-use mysql_ha_agent::core::view::Held;
+use mysql_ha_agent::core::action::{Path, Record};
+use mysql_ha_agent::core::records::{Lease, Topology};
+use mysql_ha_agent::core::time::Moment;
 
-use super::agent::{Agent, BUDGET};
+use super::agent::Agent;
 use super::chance::Chance;
 use super::ensemble::Zookeeper;
+use super::guard::Guard;
+use super::host::Host;
 use super::mysqld::{Mysqld, Tx};
+use super::plan::{Plan, below};
+use super::promises::Seen;
 
 /// One tick, milliseconds.
 const TICK: u64 = 10;
 /// Faults come until then.
-const TROUBLE: u64 = 25_000;
+pub(crate) const TROUBLE: u64 = 25_000;
 /// By then everything must have healed.
 const END: u64 = 75_000;
-
-/// A host: what outlives its agent and its server.
-pub(crate) struct Host {
-    pub(crate) up: bool,
-    pub(crate) zookeeper_cut: bool,
-    network_cut: bool,
-    pub(crate) boot: u32,
-    /// Its clock: reading at the start of the world, and its rate in millionths above the true one.
-    offset: u64,
-    rate: i64,
-    /// `state_dir`: under our care, and why it was fenced.
-    pub(crate) managed: bool,
-    pub(crate) fenced: Option<Reason>,
-    /// The marker of the verb `fence`.
-    pub(crate) fenced_by_hand: bool,
-    /// The lease file below `/run`.
-    lease_file: Option<Moment>,
-    instances: u32,
-    /// When what is down comes back.
-    agent_back: Option<u64>,
-    mysqld_back: Option<u64>,
-    host_back: Option<u64>,
-    network_back: Option<u64>,
-    thaws: Option<u64>,
-    thawed: u64,
-}
 
 pub(crate) struct World {
     pub(crate) t: u64,
     pub(crate) chance: Chance,
-    mode: DurabilityMode,
-    cooldown: Duration,
-    /// The epoch of the paused lease, seen a tick ago.
-    pub(super) paused: Option<u64>,
+    /// For what the first seeds did not know: they run as they did.
+    pub(crate) more: Chance,
+    pub(crate) plan: Plan,
     pub(crate) zk: Zookeeper,
     pub(crate) servers: Vec<Mysqld>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) agents: Vec<Agent>,
+    pub(crate) guards: Vec<Guard>,
     /// Answers may be lost and late.
     pub(crate) faults: bool,
-    acknowledged: BTreeSet<Tx>,
-    epoch: u64,
-    next_fault: u64,
-    operations: u32,
+    pub(crate) next_fault: u64,
+    pub(crate) next_other_fault: u64,
+    /// Two hosts that do not reach each other, and until when.
+    pub(crate) apart: Option<(usize, usize, u64)>,
+    pub(crate) operations: u32,
+    /// When a failover that waits for the operator is to be looked at again.
+    pub(crate) operator_looks: u64,
+    pub(crate) seen: Seen,
     healed_since: Option<u64>,
     pub(crate) trace: Vec<String>,
-    /// Rows that decided, for the test's own sake.
+    /// For the test's own sake.
     pub(crate) promotions: u64,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, plain: bool) -> Self {
         let mut chance = Chance::new(seed);
-        let mode = if chance.percent(85) { DurabilityMode::Lossless } else { DurabilityMode::Async };
-        let acknowledgements = u32::from(mode == DurabilityMode::Lossless);
-        let hosts = (0..3).map(|_| Host {
-            up: true,
-            zookeeper_cut: false,
-            network_cut: false,
-            boot: 1,
-            offset: chance.between(1, 1_000_000),
-            // Two clocks differ by less than the 2 % that a lease allows for.
-            rate: i64::try_from(chance.between(0, 18_000)).unwrap() - 9_000,
-            managed: false,
-            fenced: None,
-            fenced_by_hand: false,
-            lease_file: None,
-            instances: 1,
-            agent_back: None,
-            mysqld_back: None,
-            host_back: None,
-            network_back: None,
-            thaws: None,
-            thawed: 0,
-        });
-        let hosts = hosts.collect();
-        let cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
-        Self {
+        let mut more = Chance::new(seed ^ 0x5EED_0F07_4E12);
+        let mut plan = if plain { Plan::plain(&mut chance) } else { Plan::mixed(&mut more) };
+        let hosts: Vec<Host> = (0..plan.hosts).map(|_| Host::new(&mut chance)).collect();
+        plan.cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
+        let ids = 0..plan.hosts;
+        let mut world = Self {
             t: 0,
-            mode,
             zk: Zookeeper::default(),
-            servers: (0..3).map(|id| Mysqld::new(id, acknowledgements)).collect(),
-            agents: (0..3).map(|id| Agent::new(id, 1, 1, mode, cooldown, 0)).collect(),
-            cooldown,
-            paused: None,
+            servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements())).collect(),
+            agents: ids.clone().map(|id| Agent::new(id, 1, 1, &plan, 0)).collect(),
+            guards: ids.map(|_| Guard::new(plan.guards, None, 0)).collect(),
             hosts,
             faults: false,
-            acknowledged: BTreeSet::new(),
-            epoch: 0,
             next_fault: chance.between(5_000, 8_000),
+            next_other_fault: more.between(5_000, 8_000),
+            apart: None,
             operations: 0,
+            operator_looks: 0,
+            seen: Seen::default(),
             healed_since: None,
             trace: vec![],
             promotions: 0,
             chance,
-        }
+            more,
+            plan,
+        };
+        world.trace.push(world.plan.text());
+        world
     }
 
     /// The reading of a host's clock.
@@ -132,7 +97,8 @@ impl World {
 
     pub(crate) fn reaches(&self, a: usize, b: usize) -> bool {
         let open = |i: usize| self.hosts[i].up && !self.hosts[i].network_cut;
-        a == b || (open(a) && open(b))
+        let apart = self.apart.is_some_and(|(x, y, _)| (x, y) == (a, b) || (x, y) == (b, a));
+        a == b || (open(a) && open(b) && !apart)
     }
 
     pub(crate) fn run(&mut self) {
@@ -143,15 +109,15 @@ impl World {
             self.come_back();
             self.clients();
             self.replicate();
-            for i in 0..3 {
-                if self.agents[i].alive && self.hosts[i].up {
+            for i in 0..self.plan.hosts {
+                if self.agents[i].works() && self.hosts[i].up {
                     self.agent(i);
-                    // Mirrored into the file by a task of its own.
-                    self.hosts[i].lease_file = self.agents[i].keeper.held.as_ref().map(|held| held.until).or(self
-                        .agents[i]
-                        .inherited
-                        .as_ref()
-                        .map(|held| held.until));
+                } else {
+                    // What was sent before it froze.
+                    self.land(i);
+                }
+                if self.guards[i].looks() && self.hosts[i].up {
+                    self.guard(i);
                 }
             }
             self.check();
@@ -164,7 +130,7 @@ impl World {
                 self.healed_since = None;
             }
         }
-        for i in 0..3 {
+        for i in 0..self.plan.hosts {
             let server = &self.servers[i];
             let channel = server.channel.as_ref().map(|c| (c.source + 1, c.io, c.sql, c.connected));
             let flags = (server.up, server.frozen, server.super_read_only, server.offline, server.waiting.len());
@@ -184,19 +150,18 @@ impl World {
             return;
         }
         // The worst of clients: it writes wherever it is let in.
-        let i = usize::try_from(self.chance.between(0, 3)).unwrap();
+        let i = below(&mut self.chance, self.plan.hosts);
         if let Some((tx, true)) = self.servers[i].commit(self.t, true) {
             self.acknowledge(i, tx);
         }
     }
 
     pub(crate) fn acknowledge(&mut self, i: usize, tx: Tx) {
-        self.acknowledged.insert(tx);
-        let _ = i;
+        self.seen.acknowledged(i, tx);
     }
 
     fn replicate(&mut self) {
-        for i in 0..3 {
+        for i in 0..self.plan.hosts {
             let applies = !self.servers[i].slow || self.chance.percent(15);
             if applies {
                 self.servers[i].apply();
@@ -226,179 +191,11 @@ impl World {
             (channel.position, channel.connected) = (upto, true);
             let acknowledges = channel.acknowledges;
             if let Some(position) = received.filter(|_| acknowledges) {
-                for tx in self.servers[source].acknowledged(position) {
+                for tx in self.servers[source].acknowledged_by(i, position) {
                     self.acknowledge(source, tx);
                 }
             }
         }
-    }
-
-    pub(crate) fn kill_mysqld(&mut self, i: usize) {
-        self.servers[i].kill();
-        let back = self.t + self.chance.between(300, 4_000);
-        self.hosts[i].mysqld_back = Some(back);
-    }
-
-    fn stop_agent(&mut self, i: usize) {
-        self.agents[i].alive = false;
-        let back = self.t + self.chance.between(100, 6_000);
-        self.hosts[i].agent_back = Some(back);
-    }
-
-    fn trouble(&mut self) {
-        if self.t >= TROUBLE {
-            if self.faults {
-                self.say(0, "--- no more faults".into());
-                self.faults = false;
-                let soon = Some(self.t + 10);
-                for host in &mut self.hosts {
-                    host.agent_back = host.agent_back.and(soon);
-                    host.host_back = host.host_back.and(soon);
-                    host.network_back = host.network_back.and(soon);
-                    host.thaws = host.thaws.and(soon);
-                }
-                self.servers.iter_mut().for_each(|server| server.slow = false);
-                self.hosts.iter_mut().for_each(|host| host.fenced_by_hand = false);
-                self.resume();
-            }
-            return;
-        }
-        if self.t < self.next_fault {
-            return;
-        }
-        self.faults = true;
-        self.next_fault = self.t + self.chance.between(200, 5_000);
-        let primary = self.topology().and_then(|topology| topology.primary.clone());
-        let any = usize::try_from(self.chance.between(0, 3)).unwrap();
-        let on_primary = self.chance.percent(60);
-        let i = primary.filter(|_| on_primary).map_or(any, |name| name[2..].parse::<usize>().unwrap() - 1);
-        let until = self.t + self.chance.between(200, 7_000);
-        if self.chance.percent(15) {
-            return self.operator(any);
-        }
-        let which = self.chance.between(0, 9);
-        let what = match which {
-            0 if self.agents[i].alive => {
-                self.stop_agent(i);
-                "agent crashes"
-            }
-            1 if self.servers[i].up => {
-                self.kill_mysqld(i);
-                "mysqld is killed"
-            }
-            2 if self.hosts[i].up => {
-                self.host_dies(i, until);
-                "host dies"
-            }
-            3 => {
-                self.hosts[i].zookeeper_cut = true;
-                self.hosts[i].network_back = Some(until);
-                "cut off from ZooKeeper"
-            }
-            4 => {
-                (self.hosts[i].zookeeper_cut, self.hosts[i].network_cut) = (true, true);
-                self.hosts[i].network_back = Some(until);
-                "host is cut off"
-            }
-            5 if self.servers[i].up => {
-                self.servers[i].frozen = true;
-                self.hosts[i].thaws = Some(until);
-                "mysqld freezes"
-            }
-            6 => {
-                self.servers[i].slow = !self.servers[i].slow;
-                "applier changes its speed"
-            }
-            _ => {
-                self.ask_for_a_switch(any);
-                "a switch is asked for"
-            }
-        };
-        self.say(i, format!("--- {what}"));
-    }
-
-    fn host_dies(&mut self, i: usize, until: u64) {
-        self.servers[i].kill();
-        self.agents[i].alive = false;
-        let host = &mut self.hosts[i];
-        host.up = false;
-        host.lease_file = None;
-        host.host_back = Some(until);
-        (host.agent_back, host.mysqld_back) = (None, None);
-    }
-
-    fn ask_for_a_switch(&mut self, to: usize) {
-        let Some(topology) = self.topology() else { return };
-        let Some(from) = topology.primary.clone() else { return };
-        let epoch = topology.epoch;
-        let request = SwitchoverRequest {
-            operation: format!("operation{}", self.operation()),
-            epoch,
-            from,
-            to: format!("db{}", to + 1),
-            timeout_ms: 3_000,
-            at: Wall::default(),
-            progress: Progress::Requested,
-            detail: String::new(),
-            after_loss: false,
-            force: false,
-        };
-        let record = Record::Switchover(request);
-        let op = match self.zk.nodes.get(&Path::Switchover) {
-            Some(node) => Op::Set(Path::Switchover, record, node.version),
-            None => Op::Create(Path::Switchover, record),
-        };
-        let session = self.zk.open_session(self.t);
-        let _ = self.zk.transact(session, &[op]);
-    }
-
-    pub(super) fn operation(&mut self) -> u32 {
-        self.operations += 1;
-        self.operations
-    }
-
-    fn come_back(&mut self) {
-        let t = self.t;
-        let due = |at: &mut Option<u64>| at.take_if(|at| *at <= t).is_some();
-        for i in 0..3 {
-            if due(&mut self.hosts[i].network_back) {
-                (self.hosts[i].zookeeper_cut, self.hosts[i].network_cut) = (false, false);
-                self.say(i, "--- connected again".into());
-            }
-            if due(&mut self.hosts[i].thaws) && self.servers[i].frozen {
-                (self.servers[i].frozen, self.hosts[i].thawed) = (false, t);
-                self.say(i, "--- mysqld thaws".into());
-            }
-            if due(&mut self.hosts[i].host_back) {
-                let host = &mut self.hosts[i];
-                (host.up, host.boot) = (true, host.boot + 1);
-                (host.agent_back, host.mysqld_back) = (Some(t + 100), Some(t + 200));
-                self.say(i, "--- host is back".into());
-            }
-            if due(&mut self.hosts[i].mysqld_back) && !self.servers[i].up {
-                self.servers[i].start();
-                self.say(i, "--- mysqld starts".into());
-            }
-            if due(&mut self.hosts[i].agent_back) && !self.agents[i].alive {
-                self.start_agent(i);
-                self.say(i, "--- agent starts".into());
-            }
-        }
-    }
-
-    fn start_agent(&mut self, i: usize) {
-        self.hosts[i].instances += 1;
-        let host = &self.hosts[i];
-        let mut agent = Agent::new(i, host.instances, host.boot, self.mode, self.cooldown, self.t);
-        agent.own.managed = host.managed;
-        agent.server.fenced = host.fenced;
-        // Kept in `state_dir`, as the reason of a fence is.
-        agent.memory.opened_epoch.clone_from(&self.agents[i].memory.opened_epoch);
-        agent.memory.opened_incarnation.clone_from(&self.agents[i].memory.opened_incarnation);
-        let now = self.now(i);
-        let until = host.lease_file.filter(|until| *until > now);
-        agent.inherited = until.map(|until| Held { epoch: 0, until, opened: true, inherited: true });
-        self.agents[i] = agent;
     }
 
     pub(crate) fn topology(&self) -> Option<&Topology> {
@@ -408,68 +205,23 @@ impl World {
         }
     }
 
-    fn check(&mut self) {
-        // An agent that has just come back finds what its dead predecessor left, and needs a moment to fence it; a
-        // server that was frozen is fenced within a second of thawing (contract, promise 1).
-        let guarded = |i: usize| {
-            let since = self.agents[i].started.max(self.hosts[i].thawed);
-            self.agents[i].alive && self.t - since > 2 * BUDGET
-        };
-        let writable: Vec<usize> = (0..3).filter(|i| self.servers[*i].accepts() && guarded(*i)).collect();
-        assert!(writable.len() < 2, "two servers take writes at once: {writable:?}");
-        self.what_the_operator_asked_for();
-        let Some(topology) = self.topology() else { return };
-        let (epoch, primary) = (topology.epoch, topology.primary.clone());
-        assert!(epoch >= self.epoch, "the epoch went back from {} to {epoch}", self.epoch);
-        let new = epoch > self.epoch && primary.is_some();
-        for i in writable {
-            let until =
-                self.agents[i].keeper.held.as_ref().or(self.agents[i].inherited.as_ref()).map(|held| held.until);
-            let over = until.is_none_or(|until| self.now(i) >= until);
-            assert!(!over || self.agents[i].fencing.is_some(), "db{} takes writes without a lease", i + 1);
-        }
-        if new {
-            self.epoch = epoch;
-            self.promotions += 1;
-            let i = primary.unwrap()[2..].parse::<usize>().unwrap() - 1;
-            self.nothing_lost(i);
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        match &self.zk.nodes.get(&Path::Lease)?.record {
+            Record::Lease(lease) => Some(lease),
+            _ => None,
         }
     }
 
-    fn nothing_lost(&self, i: usize) {
-        if self.mode == DurabilityMode::Async {
-            return;
-        }
-        let server = &self.servers[i];
-        let lost: Vec<_> = self.acknowledged.iter().filter(|tx| !server.executed.all.contains(tx)).collect();
-        assert!(lost.is_empty(), "acknowledged and not on the new primary db{}: {lost:?}", i + 1);
-    }
-
-    /// One primary, all others follow it, except what holds transactions of its own.
-    fn healed(&self) -> bool {
-        if self.t < TROUBLE || self.faults {
-            return false;
-        }
-        let Some(primary) = self.topology().and_then(|topology| topology.primary.clone()) else { return false };
-        let p = primary[2..].parse::<usize>().unwrap() - 1;
-        if !self.servers[p].accepts() {
-            return false;
-        }
-        let follows = |i: usize| {
-            let server = &self.servers[i];
-            let named = !self.agents[i].server.errant.is_empty();
-            // Received and not applied (its applier stands still) counts as held.
-            let held = server.executed.all.union(&server.retrieved.all);
-            let extra = held.into_iter().any(|tx| !self.servers[p].executed.all.contains(tx));
-            let channel = server.channel.as_ref();
-            let runs = channel.is_some_and(|channel| channel.source == p && channel.connected && channel.sql);
-            let caught_up = server.executed.all.len() + 5 >= self.servers[p].executed.all.len();
-            server.super_read_only && ((runs && caught_up && !named) || (named && extra))
-        };
-        let healed = (0..3).all(|i| i == p || follows(i));
-        if healed {
-            self.nothing_lost(p);
-        }
-        healed
+    /// The host that `topology` names.
+    pub(crate) fn primary(&self) -> Option<usize> {
+        self.topology()?.primary.as_deref().map(host_of)
     }
 }
+
+/// The host of a name.
+pub(crate) fn host_of(name: &str) -> usize {
+    name[2..].parse::<usize>().unwrap() - 1
+}
+
+/// What a transaction set of a test is compared by.
+pub(crate) type Transactions = BTreeSet<Tx>;

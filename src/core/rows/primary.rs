@@ -88,8 +88,9 @@ pub fn mysqld_silent(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return Some(stays);
     }
     // The fence has returned, not only begun: while its statement waits for commits the variable reads ON already.
-    let fenced = case.view.server.fenced.is_some();
-    let read_only_since = fenced && case.facts_at().is_some_and(|at| at > *since) && !case.writable();
+    let server = &case.view.server;
+    let seen = case.facts_at().max(server.fenced_at).is_some_and(|at| at > *since);
+    let read_only_since = server.fenced.is_some() && seen && !case.writable();
     if read_only_since {
         memory.promotion = None;
         let outcome =
@@ -349,7 +350,11 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
         return None;
     }
     let restarted = memory.opened_incarnation.as_ref().is_some_and(|life| *life != facts.incarnation);
-    if !restarted && case.view.server.fenced.is_none() {
+    let server = &case.view.server;
+    // `offline_mode` is set by fences alone: by ours, also one that was not needed any more, and by one over the network that
+    // its host sent late, when it thawed. None of them may leave the primary closed for ever (found by simulation).
+    let ours = server.fenced.is_some() || server.fence_begun.is_some() || facts.offline_mode;
+    if !restarted && !ours {
         let text = "super_read_only was set by hand on the primary: no server takes writes until it is cleared \
                     (SET GLOBAL super_read_only=OFF, read_only=OFF)";
         let outcome = Outcome::wait(Role::Primary, Reason::ReadOnlyByHand, text);

@@ -255,15 +255,16 @@ pub fn freeze(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     // A server that takes writes must not vote: what it acknowledges after its vote would be in nobody's count (a holder
     // whose `master` was removed behind its back; found by simulation). In the life in which we opened it, read-only
     // counts once our fence has returned: until then its commits may still end.
-    let opened_life = memory.opened_incarnation.as_deref() == Some(facts.incarnation.as_str());
-    if !facts.super_read_only || (opened_life && case.view.server.fenced.is_none()) {
+    if !facts.super_read_only || case.may_still_commit(memory) {
         let text = "no primary, and this server took writes: makes sure that it does not any more";
         return Some(Outcome::wait(Role::Replica, cause, text).act(Action::Fence(cause)).urgent());
     }
     let channel = facts.channel.as_ref();
     let stopped = channel.is_none_or(|channel| channel.io == IoThread::No);
-    // A reading from before the race may show an IO thread that has been started since.
-    if stopped && case.facts_at()? >= noticed {
+    // A reading from before the race may show an IO thread that has been started since; one from before the fence's end lacks
+    // what was acknowledged while the fence waited for it, and the last writer's vote counts as all it has ever acknowledged
+    // (interleaving 13; found by simulation).
+    if stopped && case.facts_at()? >= noticed && case.read_since_fence() {
         return None;
     }
     Some(
@@ -432,12 +433,19 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     race.led.get_or_insert(case.now);
     race.received = case.facts()?.received();
-    too_far_behind(case, race, durability.mode)
+    too_far_behind(case, race, &counted, durability.mode)
 }
 
 /// `async`: an older replica is not promoted automatically. Lag that is unknown is not zero.
-fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<Outcome> {
+///
+/// What the others have more is fetched and applied first (rows R12, R13): a leader that stayed behind while the last
+/// writer, back with everything, had a higher lock would be waited for for ever (found by simulation).
+fn too_far_behind(case: &Case<'_>, race: &Race, counted: &[Lock<'_>], mode: DurabilityMode) -> Option<Outcome> {
     if mode == DurabilityMode::Lossless || consent::told(case).is_some() {
+        return None;
+    }
+    let all_here = race.received.contains(&election::received(counted));
+    if !all_here || !case.facts()?.executed.contains(&race.received) {
         return None;
     }
     let own = &case.view.own;
@@ -452,7 +460,7 @@ fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<
         .map(|age| age.saturating_sub(case.facts_at().unwrap_or(case.now).since(race.noticed)));
     match age {
         Some(age) if age <= own.max_lag => None,
-        _ if case.last_writer() == Some(case.me()) => None,
+        _ if counted.iter().any(|(_, lock)| Some(lock.record.name.as_str()) == case.last_writer()) => None,
         age => {
             let lag =
                 age.map_or_else(|| "of unknown length".to_owned(), |age| format!("of {:.0} s", age.as_secs_f64()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::durability;
-use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose};
+use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose};
 use crate::core::case::Case;
 use crate::core::memory::{FollowAttempt, Memory};
 use crate::core::outcome::Outcome;
@@ -180,6 +180,13 @@ pub fn repoint(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let facts = case.facts()?;
     if !wants_follow(facts, memory, primary) {
         return None;
+    }
+    // Our last process died in the midst of its fence: the statement still waits for commits that nobody will acknowledge, and
+    // would for ever. The ladder's last rung ends it (found by simulation).
+    if case.may_still_commit(memory) {
+        let text = "another is primary, and this server took writes: makes sure that it does not any more";
+        let fence = Action::Fence(Reason::LeaseLost);
+        return Some(Outcome::wait(Role::Replica, Reason::Repointing, text).act(fence).urgent());
     }
     let gives = memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some() && case.now < switch.deadline);
     if gives && case.topology()?.record.primary.is_none() && enough_others(case, &primary.name) {
