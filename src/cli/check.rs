@@ -107,21 +107,25 @@ impl Report {
         text
     }
 
-    /// One line and the exit code of a Nagios plugin.
+    /// One line and the exit code of a Nagios plugin: the worst finding in words, the names of the others. A server that does not
+    /// answer is critical like any other failed rule; what cannot be examined at all (3) is a configuration that cannot be read.
     #[must_use]
     pub fn nagios(&self) -> (u8, String) {
-        let failed: Vec<&str> = self
-            .findings
-            .iter()
-            .filter(|finding| finding.verdict != Verdict::Pass)
-            .map(|finding| finding.rule)
-            .collect();
-        match (self.unreachable.is_some(), self.worst()) {
-            (true, _) => (3, format!("UNKNOWN: cannot be reached: {}\n", failed.join(", "))),
-            (_, Verdict::Fail) => (2, format!("CRITICAL: {}\n", failed.join(", "))),
-            (_, Verdict::Warn) => (1, format!("WARNING: {}\n", failed.join(", "))),
-            (_, Verdict::Pass) => (0, format!("OK: {} rules\n", self.findings.len())),
-        }
+        let worst = self.worst();
+        let (code, word) = match worst {
+            Verdict::Fail => (2, "CRITICAL"),
+            Verdict::Warn => (1, "WARNING"),
+            Verdict::Pass => return (0, format!("OK: {} rules\n", self.findings.len())),
+        };
+        let mut rest = self.findings.iter().filter(|finding| finding.verdict != Verdict::Pass).collect::<Vec<_>>();
+        // Stable: among equals the first stands first.
+        rest.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+        let named = rest.first().map_or_else(String::new, |first| format!("{}: {}", first.rule, first.found));
+        let others: Vec<&str> = rest.iter().skip(1).map(|finding| finding.rule).collect();
+        let others = if others.is_empty() { String::new() } else { format!("; also: {}", others.join(", ")) };
+        // One line, and no bar: what follows one counts as performance data.
+        let line = format!("{word}: {named}{others}").replace(['\n', '|'], " ");
+        (code, format!("{line}\n"))
     }
 }
 
@@ -475,4 +479,23 @@ fn unique(config: &Config, report: &mut Report, ensemble: &Ensemble, facts: &Ser
         format!("{}{}", facts.server_id, id.map(|name| format!(" is also {name}'s")).unwrap_or_default()),
         "give each server its own server_id in my.cnf",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_monitor_is_told_the_worst_in_words() {
+        let mut report = Report::default();
+        report.must("clocks", true, "alike", "");
+        assert_eq!(report.nagios(), (0, "OK: 1 rules\n".to_owned()));
+        report.should("guard", false, "no guard runs", "start it");
+        assert_eq!(report.nagios(), (1, "WARNING: guard: no guard runs\n".to_owned()));
+        report.must("mysql", false, "nobody listens\non /run/s | refused", "start it");
+        report.unreachable = Some(Exit::MysqlUnreachable);
+        let line = "CRITICAL: mysql: nobody listens on /run/s   refused; also: guard\n".to_owned();
+        assert_eq!(report.nagios(), (2, line), "a server that is down is no unknown state");
+        assert_eq!(report.exit(), Exit::MysqlUnreachable);
+    }
 }
