@@ -72,7 +72,7 @@ pub fn handed_over(topology: &Topology, case: &Case<'_>, handover: Handover) -> 
     // then: the target takes over with the whole final set.
     let durability = &mut next.durability;
     let others = durability.sync.iter().filter(|name| **name != handover.to).count();
-    if durability.mode == DurabilityMode::Lossless && others < durability.sync_replicas as usize {
+    if durability.mode == DurabilityMode::Lossless && !durability.is_enough(others) {
         durability.sync.push(case.me().to_owned());
         durability.floor = handover.final_set.clone();
     }

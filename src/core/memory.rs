@@ -32,8 +32,8 @@ pub struct Memory {
     pub unfenced: Option<String>,
     /// Acknowledgements that came and that were missing.
     pub degrade: Counters,
-    /// Members of S for which, since they began to acknowledge, a marker has been committed while commits waited.
-    pub marked: BTreeMap<String, Moment>,
+    /// Members of S that acknowledge: whether, since they began to, a marker has been committed while commits waited.
+    pub marked: BTreeMap<String, Marker>,
     /// Members of S that cannot be counted on, and since when.
     pub missed: BTreeMap<String, Moment>,
     /// The member that has confirmed that it acknowledges nothing more, and since when that is known here.
@@ -63,6 +63,15 @@ pub struct OpenedEpoch {
     pub at: Moment,
     /// It began with a failover that nobody had asked for, to another server than the one before.
     pub failover: bool,
+}
+
+/// A commit with which a member of S acknowledges all that it had received before it began to (interleaving 16).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marker {
+    /// To be sent, and asked for since then.
+    Asked(Moment),
+    /// Sent, or not needed: no commit waited.
+    Sent,
 }
 
 /// A pause that the lease carries from the next renewal on.

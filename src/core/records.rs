@@ -104,6 +104,18 @@ pub struct Durability {
 }
 
 impl Durability {
+    /// k: acknowledgements of members of S that a commit waits for, at least one.
+    #[must_use]
+    pub fn k(&self) -> u32 {
+        self.sync_replicas.max(1)
+    }
+
+    /// Whether so many members of S are enough for a commit.
+    #[must_use]
+    pub fn is_enough(&self, members: usize) -> bool {
+        u32::try_from(members).is_ok_and(|members| members >= self.k())
+    }
+
     /// Whether this member may acknowledge commits: recorded first, then done (interleaving 18).
     #[must_use]
     pub fn counts_on(&self, name: &str) -> bool {
@@ -310,6 +322,14 @@ pub struct ServerRecord {
     /// Transactions that the primary does not have.
     #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
     pub errant: GtidSet,
+}
+
+impl ServerRecord {
+    /// Executed and retrieved together.
+    #[must_use]
+    pub fn received(&self) -> GtidSet {
+        self.executed.union(&self.retrieved)
+    }
 }
 
 /// A replica's view of its source.

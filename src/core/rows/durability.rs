@@ -20,16 +20,16 @@
 
 use std::time::Duration;
 
+use super::incident;
 use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::degrade::Seen;
 use crate::core::gtid::GtidSet;
-use crate::core::memory::Memory;
+use crate::core::memory::{Marker, Memory};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{Durability, DurabilityMode, Incident, Role, Topology};
-use crate::core::time::Moment;
+use crate::core::records::{AgentRecord, Durability, DurabilityMode, Role, Topology};
 use crate::core::view::{self, IoThread};
 
 /// How long a failed action rests before it is tried again.
@@ -51,15 +51,22 @@ fn rested(case: &Case<'_>) -> bool {
     case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > RETRY)
 }
 
+/// The agent of a member that follows us.
+fn follower<'a>(case: &Case<'a>, name: &str) -> Option<&'a AgentRecord> {
+    let facts = case.facts()?;
+    case.agent(name).filter(|agent| changes::follows(agent, &facts.server_uuid))
+}
+
 /// Whether a member acknowledges as it should: it follows, and its agent says so.
 fn counts(case: &Case<'_>, name: &str) -> bool {
-    let Some(facts) = case.facts() else { return false };
-    case.agent(name).is_some_and(|agent| {
-        changes::follows(agent, &facts.server_uuid)
-            && agent.server.as_ref().is_some_and(|server| {
-                server.acknowledging && server.source.as_ref().is_some_and(|source| source.io_running)
-            })
-    })
+    follower(case, name)
+        .and_then(|agent| agent.server.as_ref())
+        .is_some_and(|server| server.acknowledging && server.source.as_ref().is_some_and(|source| source.io_running))
+}
+
+/// The members of S that acknowledge as they should.
+fn able<'a>(case: &'a Case<'_>, durability: &'a Durability) -> impl Iterator<Item = &'a String> {
+    durability.sync.iter().filter(|name| counts(case, name))
 }
 
 /// Counts acknowledgements that came and that are missing.
@@ -73,9 +80,9 @@ pub fn count(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let received = |set: &GtidSet| {
         let has = |name: &&String| {
             let record = case.agent(name).and_then(|agent| agent.server.as_ref());
-            counts(case, name) && record.is_some_and(|record| record.executed.union(&record.retrieved).contains(set))
+            record.is_some_and(|record| record.received().contains(set))
         };
-        durability.sync.iter().filter(has).count() >= k(durability)
+        durability.is_enough(able(case, durability).filter(has).count())
     };
     memory.degrade.observe(case.view.own.degrade, durability.degraded, seen, received, case.now);
     None
@@ -103,46 +110,32 @@ pub fn degrade(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
          here alone, and nobody is promoted automatically until it is restored"
     );
     let next = Durability { degraded: true, ..durability.clone() };
-    let outcome = record(topology, next, Vec::new(), text.clone());
-    Some(incident(case, outcome, Reason::Degraded, text))
+    let note = incident(case, Reason::Degraded, case.me(), text.clone());
+    Some(record(topology, next, Vec::new(), text).write(Purpose::Incident, vec![note]))
 }
 
 /// Commits wait, and a member has begun to acknowledge since: it does so only for what comes after (interleaving 16).
 pub fn mark(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
-    let sync = &topology.record.durability.sync;
-    memory.marked.retain(|name, _| sync.contains(name) && counts(case, name));
+    let durability = &topology.record.durability;
+    memory.marked.retain(|name, _| durability.sync.contains(name) && counts(case, name));
     if case.view.server.unacknowledged.is_none() {
         // Whatever is committed from here on is a marker by itself.
-        memory.marked = sync.iter().filter(|name| counts(case, name)).map(|name| (name.clone(), Moment(0))).collect();
+        memory.marked = able(case, durability).map(|name| (name.clone(), Marker::Sent)).collect();
         return None;
     }
-    let new = sync.iter().find(|name| counts(case, name) && memory.marked.get(*name) != Some(&Moment(0)))?;
-    let asked = *memory.marked.entry(new.clone()).or_insert(case.now);
+    let new = able(case, durability).find(|name| memory.marked.get(*name) != Some(&Marker::Sent))?;
+    let marker = memory.marked.entry(new.clone()).or_insert(Marker::Asked(case.now));
+    let Marker::Asked(asked) = *marker else { return None };
     let of = |kind, at| kind == MysqlKind::CommitMarker && at >= asked;
     let server = &case.view.server;
     let failed = server.failure.as_ref().is_some_and(|failure| of(failure.kind, failure.at));
     if failed || server.done.is_some_and(|(kind, at)| of(kind, at)) {
-        memory.marked.insert(new.clone(), Moment(0));
+        *marker = Marker::Sent;
         return None;
     }
     let text = format!("{new} acknowledges again while commits wait: commits one more, with which it acknowledges all");
     Some(Outcome::wait(Role::Primary, Reason::Blocked, text).mysql(MysqlAction::CommitMarker))
-}
-
-fn incident(case: &Case<'_>, outcome: Outcome, kind: Reason, detail: String) -> Outcome {
-    let incident = Incident {
-        at: case.view.wall.clone(),
-        kind,
-        subject: case.me().to_owned(),
-        noticed_by: case.me().to_owned(),
-        detail,
-    };
-    outcome.write(Purpose::Incident, vec![Op::Create(Path::NewIncident, Record::Incident(incident))])
-}
-
-fn k(durability: &Durability) -> usize {
-    usize::try_from(durability.sync_replicas.max(1)).unwrap_or(usize::MAX)
 }
 
 /// The next record with this durability.
@@ -156,12 +149,12 @@ fn record(topology: &view::Seen<Topology>, durability: Durability, mut checks: V
 pub fn keep_waiting(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
-    let waits = case.facts()?.semi_sync.waits_for(durability.sync_replicas.max(1));
+    let waits = case.facts()?.semi_sync.waits_for(durability.k());
     if durability.degraded || waits || !rested(case) {
         return None;
     }
     let text = "commits do not wait for acknowledgements as they should: switching semi-sync on";
-    let action = MysqlAction::AwaitAcknowledgements { count: durability.sync_replicas.max(1) };
+    let action = MysqlAction::AwaitAcknowledgements { count: durability.k() };
     Some(Outcome::wait(Role::Primary, Reason::Primary, text).mysql(action))
 }
 
@@ -173,12 +166,12 @@ pub fn note(case: &Case<'_>) -> Option<String> {
     if !durability.degraded {
         return None;
     }
-    let able = durability.sync.iter().filter(|name| counts(case, name)).count();
-    let waits = case.facts()?.semi_sync.waits_for(durability.sync_replicas.max(1));
-    Some(match (able >= k(durability), waits) {
+    let able = able(case, durability).count();
+    let waits = case.facts()?.semi_sync.waits_for(durability.k());
+    Some(match (durability.is_enough(able), waits) {
         (false, _) => format!(
             "degraded: {able} of {} replicas could acknowledge, commits wait for none, nobody is promoted automatically",
-            k(durability)
+            durability.k()
         ),
         (true, false) => "degraded: commits are about to wait for acknowledgements".to_owned(),
         (true, true) => "degraded: commits wait, the first acknowledgement is still to come".to_owned(),
@@ -190,16 +183,16 @@ pub fn note(case: &Case<'_>) -> Option<String> {
 pub fn restore(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
-    let able = durability.sync.iter().filter(|name| counts(case, name)).count();
-    if !durability.degraded || able < k(durability) || !memory.degrade.may_restore(case.view.own.degrade) {
+    let enough = durability.is_enough(able(case, durability).count());
+    if !durability.degraded || !enough || !memory.degrade.may_restore(case.view.own.degrade) {
         memory.restoring = None;
         return None;
     }
     let (facts, read) = case.view.server.facts.as_ref()?;
-    if !facts.semi_sync.waits_for(durability.sync_replicas.max(1)) {
+    if !facts.semi_sync.waits_for(durability.k()) {
         memory.restoring = None;
         let text = "enough replicas acknowledge: lets commits wait for them";
-        let action = MysqlAction::AwaitAcknowledgements { count: durability.sync_replicas.max(1) };
+        let action = MysqlAction::AwaitAcknowledgements { count: durability.k() };
         return rested(case).then(|| Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
     }
     let since = *memory.restoring.get_or_insert(*read);
@@ -209,12 +202,7 @@ pub fn restore(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     Some(record(topology, next, Vec::new(), "acknowledged again: no longer degraded".to_owned()).urgent())
 }
 
-/// A member of S that cannot be counted on for longer than this is asked to acknowledge nothing more.
-fn patience(granted: Duration) -> Duration {
-    granted
-}
-
-/// Asks a member to leave S, or takes that back, where enough others are left.
+/// Asks a member that cannot be counted on for longer than T to leave S, or takes that back, where enough others are left.
 pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
@@ -222,13 +210,7 @@ pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if durability.degraded {
         return None;
     }
-    let back = durability.retiring.iter().find(|name| {
-        let record = case.agent(name);
-        record.is_some_and(|agent| {
-            changes::follows(agent, &case.facts().map(|f| f.server_uuid.clone()).unwrap_or_default())
-        })
-    });
-    if let Some(back) = back {
+    if let Some(back) = durability.retiring.iter().find(|name| follower(case, name).is_some()) {
         let mut next = durability.clone();
         next.retiring.retain(|name| name != back);
         memory.missed.remove(back);
@@ -242,11 +224,11 @@ pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         }
     }
     memory.missed.retain(|name, _| durability.sync.contains(name));
-    let able = |without: &str| durability.sync.iter().filter(|name| *name != without && counts(case, name)).count();
+    let able_without = |leaving: &String| able(case, durability).filter(|name| *name != leaving).count();
     let missed = memory.missed.iter().find(|(name, since)| {
         !durability.retiring.contains(name)
-            && case.now.since(**since) > patience(granted)
-            && able(name) >= k(durability)
+            && case.now.since(**since) > granted
+            && durability.is_enough(able_without(name))
     });
     let (name, _) = missed?;
     let mut next = durability.clone();
@@ -274,7 +256,7 @@ pub fn remove(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     memory.confirmed = Some((name.clone(), since));
     let (sent, watermark) = case.view.server.heartbeat.as_ref()?;
     // It counts only while commits have been waiting all along (interleaving 9).
-    let waits = case.facts()?.semi_sync.waits_for(durability.sync_replicas.max(1));
+    let waits = case.facts()?.semi_sync.waits_for(durability.k());
     if *sent <= since || durability.degraded || !waits {
         return None;
     }
