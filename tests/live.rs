@@ -20,6 +20,7 @@ mod live_cases {
     pub(crate) mod rooms;
     pub(crate) mod storage;
     pub(crate) mod switches;
+    pub(crate) mod terms;
 }
 mod scene;
 mod support;

@@ -92,15 +92,20 @@ pub(super) fn tcp(address: &HostPort) -> Place {
 /// # Errors
 /// The host's boot id cannot be read.
 pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Own> {
-    Ok(Own {
+    Ok(own_of(config, clock::boot_id()?, home(&config.state_dir), instance.to_owned(), managed))
+}
+
+/// What was found out at the start, and everything else from the configuration in force.
+fn own_of(config: &Config, boot_id: String, home: Option<String>, instance: String, managed: bool) -> Own {
+    Own {
         cluster: config.cluster.clone(),
         name: config.name.clone(),
         address: config.mysql.advertise.to_string(),
         zone: config.zone.clone(),
         tags: config.tags.clone(),
-        boot_id: clock::boot_id()?,
-        home: home(&config.state_dir),
-        instance: instance.to_owned(),
+        boot_id,
+        home,
+        instance,
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: config.failover.mode,
         cooldown: config.failover.cooldown,
@@ -119,7 +124,7 @@ pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Ow
             times: config.degrade.allow_times,
         },
         managed,
-    })
+    }
 }
 
 /// The directory itself and not its path, which two agents may write differently.
@@ -357,16 +362,11 @@ async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: wat
                 if !changes.needs_restart.is_empty() {
                     warn!(event = "needs_restart", keys = ?changes.needs_restart, "these keys take effect at the next start");
                 }
-                own.send_modify(|own| {
-                    let mut changed = own.as_ref().clone();
-                    changed.priority = next.failover.priority;
-                    changed.max_lag = next.failover.max_lag;
-                    changed.catch_up_timeout = next.failover.catch_up_timeout;
-                    changed.kill_connections = next.fencing.kill_connections;
-                    changed.tags = next.tags.clone();
-                    *own = Arc::new(changed);
-                });
                 config = config.reloaded(&next);
+                own.send_modify(|own| {
+                    let Own { boot_id, home, instance, managed, .. } = own.as_ref().clone();
+                    *own = Arc::new(own_of(&config, boot_id, home, instance, managed));
+                });
             }
         }
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use crate::core::reason::Reason;
-use crate::core::records::{AgentRecord, HistoryRecord, MemberState, Topology};
+use crate::core::records::{AgentRecord, DurabilityMode, HistoryRecord, MemberState, Mode, Topology};
 use crate::core::view::{Ensemble, Node};
 
 /// The cluster at one moment; the JSON form of `status --json`.
@@ -110,6 +110,7 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
     }
     problems.extend(paused(ensemble));
     problems.extend(mixed_modes(ensemble));
+    problems.extend(other_terms(ensemble));
     for member in members {
         match (&member.agent, member.state) {
             (None, _) => problems.push(format!("{}: its agent is not running", member.name)),
@@ -183,6 +184,30 @@ fn mixed_modes(ensemble: &Ensemble) -> Option<String> {
     let differs = ensemble.agents.keys().any(|name| mode(name) != ensemble.agents.keys().next().and_then(mode));
     let list = || ensemble.agents.iter().map(|(name, seen)| format!("{name} {:?}", seen.record.mode).to_lowercase());
     differs.then(|| format!("failover.mode differs between the agents: {}", list().collect::<Vec<_>>().join(", ")))
+}
+
+/// The primary's file decides, and nobody expects another to say something else until that host is the primary.
+fn other_terms(ensemble: &Ensemble) -> Option<String> {
+    let durability = &ensemble.topology.record()?.durability;
+    let list: Vec<String> = ensemble
+        .agents
+        .values()
+        .map(|seen| &seen.record)
+        .filter(|agent| agent.mode != Mode::Observe)
+        .filter_map(|agent| Some((&agent.name, agent.proposes.filter(|terms| !durability.is_as(terms))?)))
+        .map(|(name, terms)| format!("{name} {} with {}", terms.durability, terms.sync_replicas))
+        .collect();
+    let in_force = match durability.mode {
+        DurabilityMode::Lossless => format!("lossless with failover.sync_replicas {}", durability.k()),
+        DurabilityMode::Async => "async".to_owned(),
+    };
+    (!list.is_empty()).then(|| {
+        format!(
+            "failover.durability: {in_force} is in force, the files of some hosts say otherwise: {}; make them alike and reload \
+             (the primary's file decides)",
+            list.join(", ")
+        )
+    })
 }
 
 impl Status {

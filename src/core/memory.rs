@@ -38,8 +38,8 @@ pub struct Memory {
     pub missed: BTreeMap<String, Moment>,
     /// The member that has confirmed that it acknowledges nothing more, and since when that is known here.
     pub confirmed: Option<(String, Moment)>,
-    /// Degraded, and since then commits wait again: not recorded before an acknowledgement has come.
-    pub restoring: Option<Moment>,
+    /// How many acknowledgements commits are made to wait for, before that is recorded.
+    pub setting: Option<Setting>,
     /// When what this replica has received was last seen to grow.
     pub growth: Growth,
     /// The present epoch as it was first seen opened: `failover.cooldown` counts from it.
@@ -72,6 +72,17 @@ pub enum Marker {
     Asked(Moment),
     /// Sent, or not needed: no commit waited.
     Sent,
+}
+
+/// A change of the number of acknowledgements that commits wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// The number; 0: none.
+    pub count: u32,
+    /// When it was first asked for.
+    pub asked: Moment,
+    /// In force since then at the latest: the reading that showed it was asked for then.
+    pub since: Option<Moment>,
 }
 
 /// A pause that the lease carries from the next renewal on.

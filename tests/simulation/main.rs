@@ -7,6 +7,7 @@
 mod agent;
 mod chance;
 mod ensemble;
+mod files;
 mod hands;
 mod keeper;
 mod mysqld;

@@ -74,6 +74,8 @@ pub(crate) struct Waiting {
     pub(crate) tx: Tx,
     pub(crate) at: usize,
     pub(crate) client: bool,
+    /// Who has acknowledged it.
+    by: BTreeSet<usize>,
 }
 
 pub(crate) struct Mysqld {
@@ -149,7 +151,7 @@ impl Mysqld {
         let tx = (self.id, self.next, now);
         self.log.push(tx);
         if self.acknowledgements > 0 {
-            self.waiting.push(Waiting { tx, at: self.log.len() - 1, client });
+            self.waiting.push(Waiting { tx, at: self.log.len() - 1, client, by: BTreeSet::new() });
             return Some((tx, false));
         }
         self.execute(tx);
@@ -162,9 +164,23 @@ impl Mysqld {
     }
 
     /// A replica has received the log up to and with `position`: earlier commits are acknowledged with it.
-    pub(crate) fn acknowledged(&mut self, position: usize) -> Vec<Tx> {
+    pub(crate) fn acknowledged(&mut self, by: usize, position: usize) -> Vec<Tx> {
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.at <= position) {
+            waiting.by.insert(by);
+        }
+        self.answer()
+    }
+
+    /// Commits wait for so many acknowledgements from now on; what has them is answered.
+    pub(crate) fn wait_for(&mut self, acknowledgements: u32) -> Vec<Tx> {
+        self.acknowledgements = acknowledgements;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Vec<Tx> {
+        let enough = usize::try_from(self.acknowledgements).unwrap();
         let (done, waiting): (Vec<Waiting>, Vec<Waiting>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.at <= position);
+            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.by.len() >= enough);
         self.waiting = waiting;
         done.iter().for_each(|done| self.execute(done.tx));
         done.into_iter().filter(|done| done.client).map(|done| done.tx).collect()

@@ -12,6 +12,7 @@ use mysql_ha_agent::core::view::Held;
 use super::agent::{Agent, BUDGET};
 use super::chance::Chance;
 use super::ensemble::Zookeeper;
+use super::files::Files;
 use super::mysqld::{Mysqld, Tx};
 
 /// One tick, milliseconds.
@@ -50,6 +51,7 @@ pub(crate) struct Host {
 pub(crate) struct World {
     pub(crate) t: u64,
     pub(crate) chance: Chance,
+    pub(crate) files: Files,
     mode: DurabilityMode,
     cooldown: Duration,
     /// The epoch of the paused lease, seen a tick ago.
@@ -99,6 +101,7 @@ impl World {
         let cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
         Self {
             t: 0,
+            files: Files::new(seed, mode),
             mode,
             zk: Zookeeper::default(),
             servers: (0..3).map(|id| Mysqld::new(id, acknowledgements)).collect(),
@@ -226,7 +229,7 @@ impl World {
             (channel.position, channel.connected) = (upto, true);
             let acknowledges = channel.acknowledges;
             if let Some(position) = received.filter(|_| acknowledges) {
-                for tx in self.servers[source].acknowledged(position) {
+                for tx in self.servers[source].acknowledged(i, position) {
                     self.acknowledge(source, tx);
                 }
             }
@@ -247,6 +250,7 @@ impl World {
 
     fn trouble(&mut self) {
         if self.t >= TROUBLE {
+            self.edit_files(true);
             if self.faults {
                 self.say(0, "--- no more faults".into());
                 self.faults = false;
@@ -263,6 +267,7 @@ impl World {
             }
             return;
         }
+        self.edit_files(false);
         if self.t < self.next_fault {
             return;
         }
@@ -399,6 +404,7 @@ impl World {
         let until = host.lease_file.filter(|until| *until > now);
         agent.inherited = until.map(|until| Held { epoch: 0, until, opened: true, inherited: true });
         self.agents[i] = agent;
+        self.read_file(i);
     }
 
     pub(crate) fn topology(&self) -> Option<&Topology> {
@@ -436,17 +442,20 @@ impl World {
         }
     }
 
-    fn nothing_lost(&self, i: usize) {
-        if self.mode == DurabilityMode::Async {
+    fn nothing_lost(&mut self, i: usize) {
+        let server = &self.servers[i];
+        // What is in force counts, not what a file says.
+        if self.topology().is_some_and(|topology| topology.durability.mode == DurabilityMode::Async) {
+            let kept: BTreeSet<Tx> = self.acknowledged.intersection(&server.executed.all).copied().collect();
+            self.acknowledged = kept;
             return;
         }
-        let server = &self.servers[i];
         let lost: Vec<_> = self.acknowledged.iter().filter(|tx| !server.executed.all.contains(tx)).collect();
         assert!(lost.is_empty(), "acknowledged and not on the new primary db{}: {lost:?}", i + 1);
     }
 
     /// One primary, all others follow it, except what holds transactions of its own.
-    fn healed(&self) -> bool {
+    fn healed(&mut self) -> bool {
         if self.t < TROUBLE || self.faults {
             return false;
         }

@@ -183,6 +183,12 @@ impl Host {
         self.folder.join("agent.yaml")
     }
 
+    /// Changes a key of its agent's configuration and lets the running agent read it again.
+    pub(crate) fn reload_with(&self, key: &str, value: impl Into<serde_json::Value>) {
+        super::options::change(&self.config(), key, value.into());
+        self.signal(Kind::Agent, Signal::HUP);
+    }
+
     /// The server's Unix socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket

@@ -20,39 +20,41 @@
 
 use std::time::Duration;
 
-use super::incident;
+use super::{incident, terms};
 use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::degrade::Seen;
 use crate::core::gtid::GtidSet;
-use crate::core::memory::{Marker, Memory};
+use crate::core::memory::{Marker, Memory, Setting};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, Durability, DurabilityMode, Role, Topology};
+use crate::core::time::Moment;
 use crate::core::view::{self, IoThread};
 
 /// How long a failed action rests before it is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// As the primary that takes writes, in `lossless`.
-fn primary<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
+/// As the primary that takes writes.
+pub(super) fn writing<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
     case.own_master()?;
     let topology = case.topology()?;
-    let ours = topology.record.primary.as_deref() == Some(case.me())
-        && topology.record.durability.mode == DurabilityMode::Lossless
-        && case.may_write()
-        && case.writable()
-        && case.healthy();
-    ours.then_some(topology)
+    let named = topology.record.primary.as_deref() == Some(case.me());
+    (named && case.may_write() && case.writable() && case.healthy()).then_some(topology)
 }
 
-fn rested(case: &Case<'_>) -> bool {
+/// The same in `lossless`.
+pub(super) fn primary<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
+    writing(case).filter(|topology| topology.record.durability.mode == DurabilityMode::Lossless)
+}
+
+pub(super) fn rested(case: &Case<'_>) -> bool {
     case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > RETRY)
 }
 
 /// The agent of a member that follows us.
-fn follower<'a>(case: &Case<'a>, name: &str) -> Option<&'a AgentRecord> {
+pub(super) fn follower<'a>(case: &Case<'a>, name: &str) -> Option<&'a AgentRecord> {
     let facts = case.facts()?;
     case.agent(name).filter(|agent| changes::follows(agent, &facts.server_uuid))
 }
@@ -65,7 +67,7 @@ fn counts(case: &Case<'_>, name: &str) -> bool {
 }
 
 /// The members of S that acknowledge as they should.
-fn able<'a>(case: &'a Case<'_>, durability: &'a Durability) -> impl Iterator<Item = &'a String> {
+pub(super) fn able<'a>(case: &'a Case<'_>, durability: &'a Durability) -> impl Iterator<Item = &'a String> {
     durability.sync.iter().filter(|name| counts(case, name))
 }
 
@@ -139,23 +141,60 @@ pub fn mark(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 }
 
 /// The next record with this durability.
-fn record(topology: &view::Seen<Topology>, durability: Durability, mut checks: Vec<Op>, text: String) -> Outcome {
+pub(super) fn record(
+    topology: &view::Seen<Topology>,
+    durability: Durability,
+    mut checks: Vec<Op>,
+    text: String,
+) -> Outcome {
     let next = Topology { durability, ..topology.record.clone() };
     checks.push(Op::Set(Path::Topology, Record::Topology(next), topology.version));
     Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::Members, checks)
 }
 
-/// Commits do not wait as the record says: degraded, or switched on, whichever can be kept.
+/// Commits do not wait as the record says, or as it is about to say.
 pub fn keep_waiting(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
-    let waits = case.facts()?.semi_sync.waits_for(durability.k());
-    if durability.degraded || waits || !rested(case) {
+    let count = terms::higher_k(case, durability).unwrap_or(durability.k());
+    if durability.degraded || case.facts()?.semi_sync.waits_for_exactly(count) || !rested(case) {
         return None;
     }
-    let text = "commits do not wait for acknowledgements as they should: switching semi-sync on";
-    let action = MysqlAction::AwaitAcknowledgements { count: durability.k() };
-    Some(Outcome::wait(Role::Primary, Reason::Primary, text).mysql(action))
+    let text = format!("commits are to wait for {count} acknowledgements and do not: sets semi-sync accordingly");
+    Some(Outcome::wait(Role::Primary, Reason::Primary, text).mysql(MysqlAction::AwaitAcknowledgements { count }))
+}
+
+/// Since when commits certainly wait for `count` acknowledgements (0: for none); before that, what is to be done, if anything.
+///
+/// A reading alone says too little: an action that sets another number may be on its way, asked for under an earlier
+/// record or an earlier file. The lane does one thing at a time, so an action asked for now comes after it; what is read
+/// after it has come back holds until this agent asks for something else.
+pub(super) fn settled(case: &Case<'_>, memory: &mut Memory, count: u32) -> Result<Moment, Option<MysqlAction>> {
+    let Some((facts, read)) = &case.view.server.facts else { return Err(None) };
+    let asked = memory.setting.filter(|setting| setting.count == count);
+    let setting = memory.setting.insert(asked.unwrap_or(Setting { count, asked: case.now, since: None }));
+    let source = facts.semi_sync.source;
+    let as_asked = match count {
+        0 => source.is_none_or(|source| !source.on),
+        _ => facts.semi_sync.waits_for_exactly(count),
+    };
+    let of = |(kind, at): (MysqlKind, Moment)| {
+        (kind == MysqlKind::AwaitAcknowledgements && at >= setting.asked).then_some(at)
+    };
+    let came_back = case.view.server.done.and_then(of);
+    let read_since = came_back.is_some_and(|at| *read > at);
+    setting.since = setting.since.or(read_since.then_some(*read)).filter(|_| as_asked);
+    match setting.since {
+        Some(since) => Ok(since),
+        None if came_back.is_some() && !read_since => Err(None),
+        None => Err(rested(case).then_some(MysqlAction::AwaitAcknowledgements { count })),
+    }
+}
+
+/// The last heartbeat, where it was sent after `since` and has been acknowledged: what had been executed before it.
+pub(super) fn acknowledged_since<'a>(case: &Case<'a>, since: Moment) -> Option<&'a GtidSet> {
+    let (sent, watermark) = case.view.server.heartbeat.as_ref()?;
+    (*sent > since).then_some(watermark)
 }
 
 /// Why this primary is degraded, in words; none where it is not.
@@ -183,21 +222,23 @@ pub fn note(case: &Case<'_>) -> Option<String> {
 pub fn restore(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
-    let enough = durability.is_enough(able(case, durability).count());
-    if !durability.degraded || !enough || !memory.degrade.may_restore(case.view.own.degrade) {
-        memory.restoring = None;
+    if !durability.degraded || terms::gives_up(case, durability) {
         return None;
     }
-    let (facts, read) = case.view.server.facts.as_ref()?;
-    if !facts.semi_sync.waits_for(durability.k()) {
-        memory.restoring = None;
-        let text = "enough replicas acknowledge: lets commits wait for them";
-        let action = MysqlAction::AwaitAcknowledgements { count: durability.k() };
-        return rested(case).then(|| Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
+    let enough = durability.is_enough(able(case, durability).count());
+    if !enough || !memory.degrade.may_restore(case.view.own.degrade) {
+        memory.setting = None;
+        return None;
     }
-    let since = *memory.restoring.get_or_insert(*read);
-    let (_, watermark) = case.view.server.heartbeat.as_ref().filter(|(sent, _)| *sent > since)?;
-    memory.restoring = None;
+    let since = match settled(case, memory, durability.k()) {
+        Ok(since) => since,
+        Err(action) => {
+            let text = "enough replicas acknowledge: lets commits wait for them";
+            return action.map(|action| Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
+        }
+    };
+    let watermark = acknowledged_since(case, since)?;
+    memory.setting = None;
     let next = Durability { degraded: false, floor: watermark.clone(), ..durability.clone() };
     Some(record(topology, next, Vec::new(), "acknowledged again: no longer degraded".to_owned()).urgent())
 }
@@ -254,10 +295,9 @@ pub fn remove(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         _ => case.now,
     };
     memory.confirmed = Some((name.clone(), since));
-    let (sent, watermark) = case.view.server.heartbeat.as_ref()?;
+    let watermark = acknowledged_since(case, since)?;
     // It counts only while commits have been waiting all along (interleaving 9).
-    let waits = case.facts()?.semi_sync.waits_for(durability.k());
-    if *sent <= since || durability.degraded || !waits {
+    if durability.degraded || !case.facts()?.semi_sync.waits_for(durability.k()) {
         return None;
     }
     let mut next = durability.clone();

@@ -9,6 +9,7 @@ pub mod race;
 pub mod replica;
 pub mod safety;
 pub mod switchover;
+pub mod terms;
 
 use super::action::{Op, Path, Record};
 use super::case::Case;

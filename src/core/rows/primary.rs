@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::adoption::{own_lease, own_master};
 use super::durability;
-use super::operator;
+use super::{operator, terms};
 use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -420,6 +420,7 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         Some(note) => (reason, format!("{text}; {note}")),
         None => (reason, text),
     };
+    let text = terms::note(case).map_or_else(|| text.clone(), |note| format!("{text}; {note}"));
     let unfenced = unfenced(case, memory);
     let (reason, text) = match &unfenced {
         Some((old, _)) => (
