@@ -48,7 +48,6 @@ pub const TAGS: &str = "tags.<name>";
 /// Keys that are read and checked but that this version does not act on yet. The README lists the same ones, and
 /// [`super::Config::not_yet_in_force`] names those a file sets. Whoever gives a key effect removes it here.
 pub const NOT_YET_IN_FORCE: &[&str] = &[
-    "zone",
     "zookeeper.tls.ca_file",
     "zookeeper.tls.cert_file",
     "zookeeper.tls.key_file",

@@ -36,6 +36,8 @@ pub struct Memory {
     pub marked: BTreeMap<String, Marker>,
     /// Members of S that cannot be counted on, and since when.
     pub missed: BTreeMap<String, Moment>,
+    /// Since when enough members of S in other rooms acknowledge.
+    pub elsewhere: Option<Moment>,
     /// The member that has confirmed that it acknowledges nothing more, and since when that is known here.
     pub confirmed: Option<(String, Moment)>,
     /// How many acknowledgements commits are made to wait for, before that is recorded.

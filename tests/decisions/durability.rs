@@ -15,6 +15,7 @@ use super::world::{NOW, T, World, gtids, primary, replica, write};
 pub(crate) fn scenarios(case: Add<'_>) {
     sync_set(case);
     terms(case);
+    rooms(case);
 }
 
 /// Commits were made to wait for `count` acknowledgements a second ago, and that has been read since.
@@ -267,6 +268,75 @@ fn sync_set(case: Add<'_>) {
     });
 }
 
+/// db1 and db2 stand in room a, db3 in b.
+fn in_rooms(world: World) -> World {
+    world.with(|w| {
+        w.view.own.zone = Some("a".into());
+        for (name, room) in [("db1", "a"), ("db2", "a"), ("db3", "b")] {
+            w.view.ensemble.agents.get_mut(name).unwrap().record.zone = Some(room.into());
+        }
+    })
+}
+
+/// S leaves out the primary's room (promise 8).
+fn rooms(case: Add<'_>) {
+    let long = |w: &mut World| w.memory.elsewhere = Some(NOW - T - Duration::from_millis(1));
+    let db3_fails = |w: &mut World| {
+        w.agent("db3").source.as_mut().unwrap().io_running = false;
+    };
+    case("P11", "primary", "", "enough acknowledge in another room, for less than T", in_rooms(primary()));
+    case(
+        "D3",
+        "primary",
+        "Members",
+        "the same for longer: the member in our room is to leave",
+        in_rooms(primary()).with(long),
+    );
+    case("P11", "primary", "", "the same, and the room of nobody else is known", {
+        in_rooms(primary()).with(long).with(|w| {
+            w.view.ensemble.agents.get_mut("db3").unwrap().record.zone = None;
+        })
+    });
+    case("P11", "primary", "", "the same, and the member elsewhere does not acknowledge", {
+        in_rooms(primary()).with(long).with(db3_fails)
+    });
+    case("P11", "primary", "", "two are to acknowledge, one is elsewhere", {
+        in_rooms(primary()).with(long).with(|w| {
+            w.topology().durability.sync_replicas = 2;
+            w.view.own.sync_replicas = 2;
+            w.facts().semi_sync.source.as_mut().unwrap().count = 2;
+        })
+    });
+    let retiring = || in_rooms(primary()).with(|w| w.topology().durability.retiring = vec!["db2".into()]);
+    case("P11", "primary", "", "retiring, and it follows as before: it stays so", retiring());
+    case(
+        "D3",
+        "primary",
+        "Members",
+        "retiring, and too few elsewhere acknowledge: taken back",
+        retiring().with(db3_fails),
+    );
+    let left_out = || in_rooms(primary()).with(|w| w.topology().durability.sync = vec!["db3".into()]);
+    case("P11", "primary", "", "left out: it follows and does not join", left_out());
+    case(
+        "P11",
+        "primary",
+        "Members",
+        "left out, and too few elsewhere acknowledge: it joins",
+        left_out().with(db3_fails),
+    );
+    case("P11", "primary", "Members", "left out, and the file asks for more than are elsewhere: it joins", {
+        left_out().with(|w| w.view.own.sync_replicas = 2)
+    });
+    case("P11", "primary", "Members", "left out, and an acknowledgement is missing for a period: it joins", {
+        left_out().with(|w| {
+            w.step();
+            w.now = NOW + Duration::from_secs(2);
+            w.view.server.unacknowledged = Some(NOW);
+        })
+    });
+}
+
 /// The durability that a decision records.
 fn recorded(decision: &Decision) -> Durability {
     let found = write(decision).ops.iter().find_map(|op| match op {
@@ -310,6 +380,18 @@ fn interleaving_5_async_is_recorded_with_an_empty_s_and_lossless_with_everybody_
         "nobody is promoted before a commit waits"
     );
     assert_eq!(next.sync, ["db2", "db3"], "any of them may acknowledge");
+}
+
+#[test]
+fn who_leaves_s_for_its_room_is_asked_first_and_who_joins_is_recorded_first() {
+    let mut leaves = in_rooms(primary()).with(|w| w.memory.elsewhere = Some(NOW - T * 2));
+    let next = recorded(&leaves.step());
+    assert_eq!((next.sync, next.retiring), (vec!["db2".to_owned(), "db3".to_owned()], vec!["db2".to_owned()]));
+    let mut joins = in_rooms(primary()).with(|w| {
+        w.topology().durability.sync = vec!["db3".into()];
+        w.agent("db3").acknowledging = false;
+    });
+    assert_eq!(recorded(&joins.step()).sync, ["db3", "db2"]);
 }
 
 #[test]

@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use super::{incident, terms};
+use super::{incident, rooms, terms};
 use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -243,7 +243,8 @@ pub fn restore(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     Some(record(topology, next, Vec::new(), "acknowledged again: no longer degraded".to_owned()).urgent())
 }
 
-/// Asks a member that cannot be counted on for longer than T to leave S, or takes that back, where enough others are left.
+/// Asks a member that cannot be counted on for longer than T, or that stands in our room ([`rooms`]), to leave S, or takes
+/// that back, where enough others are left.
 pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
@@ -251,7 +252,10 @@ pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if durability.degraded {
         return None;
     }
-    if let Some(back) = durability.retiring.iter().find(|name| follower(case, name).is_some()) {
+    let elsewhere = rooms::enough_elsewhere(case, memory);
+    let left_out = |name: &str| elsewhere && case.in_our_room(name);
+    let comes_back = |name: &&String| follower(case, name).is_some() && !left_out(name);
+    if let Some(back) = durability.retiring.iter().find(comes_back) {
         let mut next = durability.clone();
         next.retiring.retain(|name| name != back);
         memory.missed.remove(back);
@@ -266,15 +270,23 @@ pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     memory.missed.retain(|name, _| durability.sync.contains(name));
     let able_without = |leaving: &String| able(case, durability).filter(|name| *name != leaving).count();
-    let missed = memory.missed.iter().find(|(name, since)| {
+    let settled = rooms::settled(case, memory, elsewhere, granted);
+    let missed = |name: &str| memory.missed.get(name).is_some_and(|since| case.now.since(*since) > granted);
+    let leaving = durability.sync.iter().find(|name| {
         !durability.retiring.contains(name)
-            && case.now.since(**since) > granted
+            && (missed(name) || (settled && case.in_our_room(name)))
             && durability.is_enough(able_without(name))
     });
-    let (name, _) = missed?;
+    let name = leaving?;
+    let why = if missed(name) {
+        "does not acknowledge"
+    } else {
+        "stands in the primary's room, and enough elsewhere acknowledge"
+    };
+    let text = format!("{name} {why}: it is to leave the sync set");
     let mut next = durability.clone();
     next.retiring.push(name.clone());
-    Some(record(topology, next, Vec::new(), format!("{name} does not acknowledge: it is to leave the sync set")))
+    Some(record(topology, next, Vec::new(), text))
 }
 
 /// A retiring member that certainly acknowledges nothing more, with a heartbeat acknowledged by the others since.

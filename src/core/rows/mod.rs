@@ -7,6 +7,7 @@ pub mod operator;
 pub mod primary;
 pub mod race;
 pub mod replica;
+pub mod rooms;
 pub mod safety;
 pub mod switchover;
 pub mod terms;

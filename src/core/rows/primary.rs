@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::adoption::{own_lease, own_master};
 use super::durability;
-use super::{operator, terms};
+use super::{operator, rooms, terms};
 use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -437,7 +437,7 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     // Not while the server does not answer: a silent one would be declared NA by ourselves and back again.
     if case.healthy()
         && case.writable()
-        && let Some(next) = changes::members_changed(&topology.record, case)
+        && let Some(next) = changes::members_changed(&topology.record, case, rooms::enough_elsewhere(case, memory))
     {
         outcome =
             outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]);
