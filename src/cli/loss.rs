@@ -45,8 +45,10 @@ pub(super) fn plan(mut plan: Plan, case: &Case<'_>, topology: &Topology, wanted:
             plan.refused = Some("no server is present that could take over".to_owned());
         }
     }
-    if plan.forced {
+    if plan.forced || topology.durability.mode == DurabilityMode::Async {
         plan.would_be_lost = would_be_lost(case, topology, &fit);
+    }
+    if plan.forced {
         plan.second_writer = second_writer(case, old.as_deref());
     }
     plan

@@ -4,6 +4,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::exit::Exit;
+use crate::core::gtid::GtidSet;
 use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, DurabilityMode, HistoryRecord, MemberState, Mode, Topology};
 use crate::core::view::{Ensemble, Node};
@@ -29,6 +30,8 @@ pub struct Status {
     pub reason: Option<String>,
     /// `topology` whole, as clients see it.
     pub topology: Option<Topology>,
+    /// What the old primary is known to have executed and the present epoch began without.
+    pub lost: GtidSet,
     /// Each server, recorded or not.
     pub members: Vec<MemberStatus>,
 }
@@ -68,6 +71,7 @@ pub fn status(cluster: &str, ensemble: &Ensemble) -> Status {
         since: topology.map(|topology| topology.since.0.clone()),
         reason: topology.map(|topology| topology.reason.code().to_owned()),
         topology: topology.cloned(),
+        lost: GtidSet::new(),
         members,
     }
 }
@@ -211,6 +215,23 @@ fn other_terms(ensemble: &Ensemble) -> Option<String> {
 }
 
 impl Status {
+    /// The same with what the newest role change says, where that is how the present epoch began.
+    #[must_use]
+    pub fn with_newest(mut self, newest: Option<&HistoryRecord>) -> Self {
+        let Some(record) = newest.filter(|record| record.epoch == self.epoch && !record.lost.is_empty()) else {
+            return self;
+        };
+        self.lost = record.lost.clone();
+        self.warnings.push(format!(
+            "epoch {} began without {} transactions that {} had executed: {}",
+            record.epoch,
+            record.lost.count(),
+            record.from.as_deref().unwrap_or("the old primary"),
+            record.lost
+        ));
+        self
+    }
+
     /// 0 healthy, 1 not.
     #[must_use]
     pub fn exit(&self) -> Exit {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::adoption::{own_lease, own_master};
 use super::durability;
-use super::{operator, rooms, terms};
+use super::{incident, operator, rooms, terms};
 use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -336,8 +336,23 @@ pub fn record_history(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     };
     let text =
         format!("is the primary of epoch {}, {:.0} ms after the loss was noticed", record.epoch, record.phases.total());
+    let lost = (!record.lost.is_empty()).then(|| {
+        let old = record.from.as_deref().unwrap_or("the old primary");
+        let detail = format!(
+            "epoch {} begins without {} transactions that {old} had executed: {}; whatever it executed after its last \
+             renewal is named when its server comes back",
+            record.epoch,
+            record.lost.count(),
+            record.lost
+        );
+        incident(case, Reason::TransactionsLost, old, detail)
+    });
     let ops = vec![Op::Create(Path::History(record.epoch), Record::History(Box::new(record)))];
-    Some(Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::History, ops).urgent())
+    let outcome = Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::History, ops).urgent();
+    Some(match lost {
+        Some(note) => outcome.write(Purpose::Incident, vec![note]),
+        None => outcome,
+    })
 }
 
 /// Read-only though it should take writes: opened again where we did it, respected where an operator did.
