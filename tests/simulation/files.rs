@@ -12,6 +12,8 @@ pub(crate) struct Files {
     /// None: nobody edits anything in this world.
     next: Option<u64>,
     terms: [(DurabilityMode, u32); 3],
+    /// The primary and one more host die then: in the middle of a change, as often as not.
+    strike: Option<u64>,
 }
 
 impl Files {
@@ -19,7 +21,7 @@ impl Files {
         let mut chance = Chance::new(seed ^ 0xF11E);
         let edits = chance.percent(40);
         let next = edits.then(|| chance.between(4_000, 12_000));
-        Self { chance, next, terms: [(mode, 1); 3] }
+        Self { chance, next, terms: [(mode, 1); 3], strike: None }
     }
 }
 
@@ -38,6 +40,9 @@ impl World {
             self.files.next = None;
             return;
         }
+        if self.files.strike.take_if(|at| *at <= self.t).is_some() {
+            self.strike();
+        }
         if self.t < due {
             return;
         }
@@ -47,6 +52,7 @@ impl World {
         let k = if chance.percent(50) { 2 } else { 1 };
         let all = chance.percent(70);
         let reloaded = [0, 1, 2].map(|_| chance.percent(60));
+        self.files.strike = chance.percent(40).then(|| self.t + chance.between(0, 600));
         for (i, reads) in reloaded.into_iter().enumerate() {
             // An old file is left over on some host.
             if all || reads {
@@ -57,5 +63,16 @@ impl World {
             }
         }
         self.say(0, format!("--- the files say {mode} with {k}: {:?}, read by {reloaded:?}", self.files.terms));
+    }
+
+    fn strike(&mut self) {
+        let Some(primary) = self.topology().and_then(|topology| topology.primary.clone()) else { return };
+        let first = primary[2..].parse::<usize>().unwrap() - 1;
+        let second = (first + usize::try_from(self.files.chance.between(1, 3)).unwrap()) % 3;
+        for i in [first, second] {
+            let until = self.t + self.files.chance.between(4_000, 8_000);
+            self.host_dies(i, until);
+            self.say(i, "--- host dies".into());
+        }
     }
 }

@@ -322,7 +322,7 @@ impl World {
         self.say(i, format!("--- {what}"));
     }
 
-    fn host_dies(&mut self, i: usize, until: u64) {
+    pub(super) fn host_dies(&mut self, i: usize, until: u64) {
         self.servers[i].kill();
         self.agents[i].alive = false;
         let host = &mut self.hosts[i];
