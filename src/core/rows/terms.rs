@@ -89,7 +89,7 @@ fn give_up(case: &Case<'_>, memory: &mut Memory, topology: &Seen<Topology>) -> O
     if !durability.degraded {
         memory.setting = None;
         let next = Durability { degraded: true, ..durability.clone() };
-        let text = "failover.durability is async from now on: commits are about to wait for no acknowledgement";
+        let text = "failover.durability is async: commits are about to wait for no acknowledgement, from now on";
         return Some(recorded(case, topology, next, text.to_owned()));
     }
     let text = "failover.durability is async: lets commits wait for no acknowledgement";
@@ -109,7 +109,7 @@ fn give_up(case: &Case<'_>, memory: &mut Memory, topology: &Seen<Topology>) -> O
                 topology,
                 next,
                 Vec::new(),
-                "commits wait for no acknowledgement: async is recorded".to_owned(),
+                "commits wait for no acknowledgement: recorded as async".to_owned(),
             ))
         }
     }
@@ -163,14 +163,14 @@ pub fn note(case: &Case<'_>) -> Option<String> {
             let keepers: Vec<&str> = keepers(case).collect();
             (!keepers.is_empty()).then(|| {
                 format!(
-                    "failover.durability is async in this host's file and lossless in force: the files of {} ask for it still",
+                    "failover.durability: this host's file says async, lossless is in force: the files of {} ask for it still",
                     keepers.join(", ")
                 )
             })
         }
         (DurabilityMode::Async, DurabilityMode::Lossless) => {
             let why = not_yet(case)?;
-            Some(format!("failover.durability is lossless in this host's file and async in force: {why}"))
+            Some(format!("failover.durability: this host's file says lossless, in force is async: {why}"))
         }
         _ => Some(format!(
             "failover.sync_replicas is {} in this host's file and {} in force: {} replicas acknowledge",
