@@ -4,6 +4,8 @@
 
 #[path = "decisions/details.rs"]
 mod details;
+#[path = "decisions/durability.rs"]
+mod durability;
 #[path = "decisions/fences.rs"]
 mod fences;
 #[path = "decisions/operator.rs"]

@@ -12,6 +12,7 @@ mod live_cases {
     pub(crate) mod frozen;
     pub(crate) mod guard;
     pub(crate) mod leaving;
+    pub(crate) mod losses;
     pub(crate) mod networks;
     pub(crate) mod operator;
     pub(crate) mod partitions;
@@ -20,6 +21,7 @@ mod live_cases {
     pub(crate) mod rooms;
     pub(crate) mod storage;
     pub(crate) mod switches;
+    pub(crate) mod terms;
 }
 mod scene;
 mod support;

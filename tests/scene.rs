@@ -101,9 +101,9 @@ pub(crate) async fn at_rest(cluster: &Cluster, primary: &str) {
         if topology["primary"] != primary || topology["durability"]["degraded"] != false {
             return Err(topology.to_string());
         }
-        let sync = topology["durability"]["sync"].as_array().map_or(0, Vec::len);
-        if topology["durability"]["mode"] == "lossless" && sync + 1 != cluster.hosts.len() {
-            return Err(format!("not all replicas may acknowledge: {topology}"));
+        let sync = in_sync_set(cluster, primary, &topology).await?;
+        if topology["durability"]["mode"] == "lossless" && topology["durability"]["sync"] != serde_json::json!(sync) {
+            return Err(format!("{sync:?} are to acknowledge: {topology}"));
         }
         for host in &cluster.hosts {
             let expected = if host.name == primary { "READ_WRITE" } else { "READ" };
@@ -118,13 +118,29 @@ pub(crate) async fn at_rest(cluster: &Cluster, primary: &str) {
             {
                 return Err(format!("{} has seen no heartbeat yet: {agent}", host.name));
             }
-            if host.name != primary && topology["durability"]["mode"] == "lossless" {
+            if sync.contains(&host.name) && topology["durability"]["mode"] == "lossless" {
                 acknowledges(host).await?;
             }
         }
         persisted(cluster).await
     })
     .await;
+}
+
+/// Who belongs into the sync set, in the record's order: all replicas, without those of the primary's room where enough stand in
+/// others.
+async fn in_sync_set(cluster: &Cluster, primary: &str, topology: &Value) -> Result<Vec<String>, String> {
+    let agents = cluster.tree.children("agents").await?;
+    let room = |name: &str| agents.get(name).map_or(Value::Null, |agent| agent["zone"].clone());
+    let replicas: Vec<String> =
+        cluster.hosts.iter().map(|host| host.name.clone()).filter(|name| name != primary).collect();
+    let elsewhere: Vec<String> = replicas.iter().filter(|name| room(name) != room(primary)).cloned().collect();
+    let k = topology["durability"]["sync_replicas"].as_u64().unwrap_or(1);
+    let mut expected = if elsewhere.len() as u64 >= k { elsewhere } else { replicas };
+    // Whoever joined later stands later.
+    let recorded = topology["durability"]["sync"].as_array().cloned().unwrap_or_default();
+    expected.sort_by_key(|name| recorded.iter().position(|member| member == name));
+    Ok(expected)
 }
 
 async fn acknowledges(host: &Host) -> Result<(), String> {

@@ -261,6 +261,7 @@ pub(crate) fn record(name: &str, instance: &str) -> AgentRecord {
         zone: None,
         priority: 100,
         mode: Default::default(),
+        proposes: None,
         fenced_by_hand: false,
         tags: Default::default(),
         role: Role::Unknown,

@@ -29,6 +29,7 @@ pub fn agent_record(own: &Own, server: &Server, decision: Option<&Decision>, wal
         row: decision.map_or_else(String::new, |decision| decision.row.to_owned()),
         reason: outcome.map_or(Reason::Starting, |outcome| outcome.reason),
         detail: outcome.map_or_else(String::new, |outcome| outcome.detail.clone()),
+        proposes: Some(own.terms()),
         guard: None,
         server: server.facts.as_ref().map(|(facts, at)| {
             let intends = decision.is_some_and(|decision| decision.may_acknowledge);

@@ -404,6 +404,8 @@ mod tests {
         let before = read("");
         let running = own(&before, "instance", true).unwrap();
         for more in [
+            "failover: {durability: async}",
+            "failover: {durability: lossless, sync_replicas: 2}",
             "failover: {durability: lossless, priority: 7}",
             "failover: {durability: lossless, max_lag: 7s}",
             "failover: {durability: lossless, catch_up_timeout: 7s}",
@@ -420,9 +422,9 @@ mod tests {
             assert_eq!(applied, own(&next, "instance", true).unwrap(), "{more}");
         }
         // What needs a restart stays, also beside something that does not.
-        let next = read("failover: {durability: async, priority: 7}");
+        let next = read("failover: {durability: lossless, mode: manual, priority: 7}");
         let applied = reconfigured(&running, &before.reloaded(&next));
-        assert_eq!((applied.durability, applied.priority), (running.durability, 7));
+        assert_eq!((applied.mode, applied.priority), (running.mode, 7));
     }
 
     #[test]

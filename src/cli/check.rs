@@ -9,7 +9,7 @@ use super::session;
 use super::status::UNREADABLE_TOPOLOGY;
 use crate::agent::run::own_target;
 use crate::config::Config;
-use crate::core::records::DurabilityMode;
+use crate::core::records::{DurabilityMode, Terms};
 use crate::core::view::{Ensemble, Node, ServerFacts, Session};
 use crate::host::presence;
 use crate::mysql::connect::{Line, Row, Target};
@@ -441,6 +441,20 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
     }
     if let Some(facts) = facts {
         unique(config, report, &ensemble, facts);
+    }
+    if let Some(topology) = ensemble.topology.record() {
+        let terms = Terms { durability: config.failover.durability, sync_replicas: config.failover.sync_replicas };
+        let Terms { durability, sync_replicas } = terms;
+        report.should(
+            "durability-in-force",
+            topology.durability.is_as(&terms),
+            format!(
+                "the file asks for {durability} with failover.sync_replicas {sync_replicas}, in force is {} with {}",
+                topology.durability.mode,
+                topology.durability.k()
+            ),
+            "make the files of all hosts alike and reload: the primary's file decides",
+        );
     }
     let status = super::status::status(&config.cluster, &ensemble);
     if let Node::Unreadable { why, .. } = &ensemble.topology {

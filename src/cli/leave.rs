@@ -110,12 +110,12 @@ fn may_leave<'a>(config: &Config, topology: &'a Topology, ensemble: &Ensemble) -
         return Err("a role changes at this moment: try again".to_owned());
     }
     let durability = &topology.durability;
-    let k = usize::try_from(durability.sync_replicas).unwrap_or(usize::MAX);
     let others = durability.sync.iter().filter(|other| *other != me).count();
-    if durability.mode == DurabilityMode::Lossless && !durability.degraded && others < k {
+    if durability.mode == DurabilityMode::Lossless && !durability.degraded && !durability.is_enough(others) {
         return Err(format!(
-            "{others} replicas that acknowledge would be left, and every commit waits for {k} acknowledgements (failover.sync_replicas): commits \
-             would hang; add a replica first"
+            "{others} replicas that acknowledge would be left, and every commit waits for {} acknowledgements (failover.sync_replicas): commits \
+             would hang; add a replica first",
+            durability.k()
         ));
     }
     topology.members.get(name).ok_or_else(|| "the primary is not recorded".to_owned())

@@ -45,8 +45,10 @@ pub(super) fn plan(mut plan: Plan, case: &Case<'_>, topology: &Topology, wanted:
             plan.refused = Some("no server is present that could take over".to_owned());
         }
     }
-    if plan.forced {
+    if plan.forced || topology.durability.mode == DurabilityMode::Async {
         plan.would_be_lost = would_be_lost(case, topology, &fit);
+    }
+    if plan.forced {
         plan.second_writer = second_writer(case, old.as_deref());
     }
     plan
@@ -57,7 +59,7 @@ fn candidate(case: &Case<'_>, topology: &Topology, name: &str) -> Candidate {
     let received = case
         .agent(name)
         .and_then(|agent| agent.server.as_ref())
-        .map(|server| format!("has received {}", server.executed.union(&server.retrieved)));
+        .map(|server| format!("has received {}", server.received()));
     let why = against.clone().or(received).unwrap_or_default();
     Candidate { name: name.to_owned(), fit: against.is_none(), why }
 }
@@ -104,7 +106,7 @@ fn vote(agent: &AgentRecord) -> Option<Seen<Vote>> {
     let server = agent.server.as_ref()?;
     let record = Vote {
         name: agent.name.clone(),
-        received: server.executed.union(&server.retrieved),
+        received: server.received(),
         priority: agent.priority,
         topology_version: 0,
         incarnation: String::new(),
@@ -123,7 +125,7 @@ fn would_be_lost(case: &Case<'_>, topology: &Topology, fit: &[&AgentRecord]) -> 
     let here = fit
         .iter()
         .filter_map(|agent| agent.server.as_ref())
-        .fold(GtidSet::new(), |all, server| all.union(&server.executed).union(&server.retrieved));
+        .fold(GtidSet::new(), |all, server| all.union(&server.received()));
     let lost = expected(case, topology).subtract(&here);
     let known = if lost.is_empty() { "nothing that is known of".to_owned() } else { lost.to_string() };
     format!(
@@ -132,9 +134,7 @@ fn would_be_lost(case: &Case<'_>, topology: &Topology, fit: &[&AgentRecord]) -> 
 }
 
 fn best(fit: &[&AgentRecord]) -> Option<String> {
-    let received = |agent: &AgentRecord| {
-        agent.server.as_ref().map_or(0, |server| server.executed.union(&server.retrieved).count())
-    };
+    let received = |agent: &AgentRecord| agent.server.as_ref().map_or(0, |server| server.received().count());
     fit.iter().max_by_key(|agent| (received(agent), agent.priority)).map(|agent| agent.name.clone())
 }
 

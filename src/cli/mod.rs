@@ -163,6 +163,8 @@ async fn status_verb(config: &Config, json: bool, watch: bool) -> ExitCode {
     };
     loop {
         let status = status::status(&config.cluster, &tree.now());
+        let newest = tree.writer.history(1).await.unwrap_or_default();
+        let status = status.with_newest(newest.last());
         if watch && !json {
             print!("\x1b[H\x1b[2J");
         }

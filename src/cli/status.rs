@@ -4,8 +4,9 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::exit::Exit;
+use crate::core::gtid::GtidSet;
 use crate::core::reason::Reason;
-use crate::core::records::{AgentRecord, HistoryRecord, MemberState, Topology};
+use crate::core::records::{AgentRecord, DurabilityMode, HistoryRecord, MemberState, Mode, Topology};
 use crate::core::view::{Ensemble, Node};
 
 /// The cluster at one moment; the JSON form of `status --json`.
@@ -29,6 +30,8 @@ pub struct Status {
     pub reason: Option<String>,
     /// `topology` whole, as clients see it.
     pub topology: Option<Topology>,
+    /// What the old primary is known to have executed and the present epoch began without.
+    pub lost: GtidSet,
     /// Each server, recorded or not.
     pub members: Vec<MemberStatus>,
 }
@@ -68,6 +71,7 @@ pub fn status(cluster: &str, ensemble: &Ensemble) -> Status {
         since: topology.map(|topology| topology.since.0.clone()),
         reason: topology.map(|topology| topology.reason.code().to_owned()),
         topology: topology.cloned(),
+        lost: GtidSet::new(),
         members,
     }
 }
@@ -110,6 +114,7 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
     }
     problems.extend(paused(ensemble));
     problems.extend(mixed_modes(ensemble));
+    problems.extend(other_terms(ensemble));
     for member in members {
         match (&member.agent, member.state) {
             (None, _) => problems.push(format!("{}: its agent is not running", member.name)),
@@ -185,7 +190,48 @@ fn mixed_modes(ensemble: &Ensemble) -> Option<String> {
     differs.then(|| format!("failover.mode differs between the agents: {}", list().collect::<Vec<_>>().join(", ")))
 }
 
+/// The primary's file decides, and nobody expects another to say something else until that host is the primary.
+fn other_terms(ensemble: &Ensemble) -> Option<String> {
+    let durability = &ensemble.topology.record()?.durability;
+    let list: Vec<String> = ensemble
+        .agents
+        .values()
+        .map(|seen| &seen.record)
+        .filter(|agent| agent.mode != Mode::Observe)
+        .filter_map(|agent| Some((&agent.name, agent.proposes.filter(|terms| !durability.is_as(terms))?)))
+        .map(|(name, terms)| format!("{name} {} with {}", terms.durability, terms.sync_replicas))
+        .collect();
+    let in_force = match durability.mode {
+        DurabilityMode::Lossless => format!("lossless with failover.sync_replicas {}", durability.k()),
+        DurabilityMode::Async => "async".to_owned(),
+    };
+    (!list.is_empty()).then(|| {
+        format!(
+            "failover.durability: {in_force} is in force, the files of some hosts say otherwise: {}; make them alike and reload \
+             (the primary's file decides)",
+            list.join(", ")
+        )
+    })
+}
+
 impl Status {
+    /// The same with what the newest role change says, where that is how the present epoch began.
+    #[must_use]
+    pub fn with_newest(mut self, newest: Option<&HistoryRecord>) -> Self {
+        let Some(record) = newest.filter(|record| record.epoch == self.epoch && !record.lost.is_empty()) else {
+            return self;
+        };
+        self.lost = record.lost.clone();
+        self.warnings.push(format!(
+            "epoch {} began without {} transactions that {} had executed: {}",
+            record.epoch,
+            record.lost.count(),
+            record.from.as_deref().unwrap_or("the old primary"),
+            record.lost
+        ));
+        self
+    }
+
     /// 0 healthy, 1 not.
     #[must_use]
     pub fn exit(&self) -> Exit {

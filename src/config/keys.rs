@@ -48,7 +48,6 @@ pub const TAGS: &str = "tags.<name>";
 /// Keys that are read and checked but that this version does not act on yet. The README lists the same ones, and
 /// [`super::Config::not_yet_in_force`] names those a file sets. Whoever gives a key effect removes it here.
 pub const NOT_YET_IN_FORCE: &[&str] = &[
-    "zone",
     "zookeeper.tls.ca_file",
     "zookeeper.tls.cert_file",
     "zookeeper.tls.key_file",
@@ -140,8 +139,8 @@ pub static KEYS: &[Key] = &[
     key("heartbeat.schema", Text(rule::schema), Is("mysql_ha"), NeedsRestart, "the schema of the heartbeat table"),
 
     key("failover.mode", Choice(&["automatic", "manual", "observe"]), Is("automatic"), NeedsRestart, "what the agent does by itself"),
-    key("failover.durability", Choice(&["lossless", "async"]), Required, NeedsRestart, "whether acknowledged writes may be lost: lossless or async"),
-    key("failover.sync_replicas", Integer(1, 65535), Is("1"), NeedsRestart, "acknowledgements a commit waits for in lossless"),
+    key("failover.durability", Choice(&["lossless", "async"]), Required, Applied, "whether acknowledged writes may be lost: lossless or async"),
+    key("failover.sync_replicas", Integer(1, 65535), Is("1"), Applied, "acknowledgements a commit waits for in lossless"),
     key("failover.priority", Integer(0, 10_000), Is("100"), Applied, "among equals the highest wins; 0 is never promoted"),
     key("failover.max_lag", Duration(0, 24 * HOUR), Is("30s"), Applied, "async: an older replica is not promoted automatically"),
     key("failover.cooldown", Duration(0, 24 * HOUR), Is("60s"), NeedsRestart, "no second automatic failover within it"),

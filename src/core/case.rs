@@ -187,6 +187,21 @@ impl<'a> Case<'a> {
         self.view.ensemble.agents.get(name).map(|seen| &seen.record)
     }
 
+    /// Whether a member certainly stands in our room (`zone`).
+    #[must_use]
+    pub fn in_our_room(&self, name: &str) -> bool {
+        let ours = self.view.own.zone.as_ref();
+        ours.is_some() && self.agent(name).is_some_and(|agent| agent.zone.as_ref() == ours)
+    }
+
+    /// Whether a member certainly stands in another room.
+    #[must_use]
+    pub fn in_another_room(&self, name: &str) -> bool {
+        let ours = self.view.own.zone.as_ref();
+        let theirs = self.agent(name).and_then(|agent| agent.zone.as_ref());
+        ours.is_some() && theirs.is_some() && theirs != ours
+    }
+
     /// Our locks in the race, lowest first, with their versions.
     pub fn own_locks(&self) -> impl Iterator<Item = (i64, &'a Seen<super::records::Vote>)> {
         let me = self.me();

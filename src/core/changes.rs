@@ -72,7 +72,7 @@ pub fn handed_over(topology: &Topology, case: &Case<'_>, handover: Handover) -> 
     // then: the target takes over with the whole final set.
     let durability = &mut next.durability;
     let others = durability.sync.iter().filter(|name| **name != handover.to).count();
-    if durability.mode == DurabilityMode::Lossless && others < durability.sync_replicas as usize {
+    if durability.mode == DurabilityMode::Lossless && !durability.is_enough(others) {
         durability.sync.push(case.me().to_owned());
         durability.floor = handover.final_set.clone();
     }
@@ -122,9 +122,10 @@ pub fn published(topology: &Topology, case: &Case<'_>) -> Topology {
     next
 }
 
-/// Members and their states as the primary sees them; none where nothing changed.
+/// Members and their states as the primary sees them; none where nothing changed. `elsewhere`: enough members of S in other
+/// rooms acknowledge, so that nobody in ours is to join it.
 #[must_use]
-pub fn members_changed(topology: &Topology, case: &Case<'_>) -> Option<Topology> {
+pub fn members_changed(topology: &Topology, case: &Case<'_>, elsewhere: bool) -> Option<Topology> {
     let mut next = topology.clone();
     next.members = members_now(topology, case);
     let durability = &mut next.durability;
@@ -136,8 +137,9 @@ pub fn members_changed(topology: &Topology, case: &Case<'_>) -> Option<Topology>
                 // Nobody switches an observed server on: it counts where its operator has.
                 if agent.mode == Mode::Observe { acknowledges == Some(true) } else { acknowledges.is_some() }
             });
-            (name != case.me() && member.state == MemberState::Read && knows && !durability.sync.contains(name))
-                .then(|| name.clone())
+            let left_out = elsewhere && case.in_our_room(name);
+            let joins = member.state == MemberState::Read && knows && !left_out && !durability.sync.contains(name);
+            (name != case.me() && joins).then(|| name.clone())
         };
         let joining: Vec<String> = next.members.iter().filter_map(joins).collect();
         durability.sync.extend(joining);

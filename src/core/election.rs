@@ -73,7 +73,7 @@ pub fn quorum_missing(counted: &[Lock<'_>], durability: &Durability, last_writer
             "acknowledged writes may be on the last primary alone (degraded, or no replica acknowledges)".to_owned(),
         );
     }
-    let k = usize::try_from(durability.sync_replicas.max(1)).unwrap_or(usize::MAX);
+    let k = usize::try_from(durability.k()).unwrap_or(usize::MAX);
     let needed = (durability.sync.len() + 1).saturating_sub(k).max(1);
     let have = durability.sync.iter().filter(|name| voted(name)).count();
     if have >= needed {

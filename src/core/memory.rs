@@ -32,14 +32,16 @@ pub struct Memory {
     pub unfenced: Option<String>,
     /// Acknowledgements that came and that were missing.
     pub degrade: Counters,
-    /// Members of S for which, since they began to acknowledge, a marker has been committed while commits waited.
-    pub marked: BTreeMap<String, Moment>,
+    /// Members of S that acknowledge: whether, since they began to, a marker has been committed while commits waited.
+    pub marked: BTreeMap<String, Marker>,
     /// Members of S that cannot be counted on, and since when.
     pub missed: BTreeMap<String, Moment>,
+    /// Since when enough members of S in other rooms acknowledge.
+    pub elsewhere: Option<Moment>,
     /// The member that has confirmed that it acknowledges nothing more, and since when that is known here.
     pub confirmed: Option<(String, Moment)>,
-    /// Degraded, and since then commits wait again: not recorded before an acknowledgement has come.
-    pub restoring: Option<Moment>,
+    /// How many acknowledgements commits are made to wait for, before that is recorded.
+    pub setting: Option<Setting>,
     /// When what this replica has received was last seen to grow.
     pub growth: Growth,
     /// The present epoch as it was first seen opened: `failover.cooldown` counts from it.
@@ -63,6 +65,26 @@ pub struct OpenedEpoch {
     pub at: Moment,
     /// It began with a failover that nobody had asked for, to another server than the one before.
     pub failover: bool,
+}
+
+/// A commit with which a member of S acknowledges all that it had received before it began to (interleaving 16).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marker {
+    /// To be sent, and asked for since then.
+    Asked(Moment),
+    /// Sent, or not needed: no commit waited.
+    Sent,
+}
+
+/// A change of the number of acknowledgements that commits wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// The number; 0: none.
+    pub count: u32,
+    /// When it was first asked for.
+    pub asked: Moment,
+    /// In force since then at the latest: the reading that showed it was asked for then.
+    pub since: Option<Moment>,
 }
 
 /// A pause that the lease carries from the next renewal on.

@@ -59,6 +59,10 @@ reasons! {
     Primary = "primary",
     /// Takes writes that no replica has to acknowledge: nobody is promoted automatically.
     Degraded = "degraded",
+    /// A role change left transactions behind that the old primary is known to have executed.
+    TransactionsLost = "transactions_lost",
+    /// `failover.durability` or `failover.sync_replicas` of a running cluster was changed.
+    DurabilityChanged = "durability_changed",
     /// Steady, and nobody has seen the old primary's server read-only since its agent was lost.
     OldPrimaryUnfenced = "old_primary_unfenced",
     /// Steady: follows the primary.

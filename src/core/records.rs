@@ -59,6 +59,15 @@ pub enum DurabilityMode {
     Async,
 }
 
+impl fmt::Display for DurabilityMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lossless => "lossless",
+            Self::Async => "async",
+        })
+    }
+}
+
 /// What an agent does without being told (`failover.mode`). Each agent's own counts for what it does itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -80,6 +89,16 @@ impl Mode {
 
 fn is_false(flag: &bool) -> bool {
     !*flag
+}
+
+/// What a file asks for in `failover.durability` and `failover.sync_replicas`: the holder of `master` takes it into `topology`,
+/// and what stands there is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// `failover.durability`.
+    pub durability: DurabilityMode,
+    /// `failover.sync_replicas`.
+    pub sync_replicas: u32,
 }
 
 /// The durability in force, recorded before it takes effect.
@@ -104,6 +123,25 @@ pub struct Durability {
 }
 
 impl Durability {
+    /// k: acknowledgements of members of S that a commit waits for, at least one.
+    #[must_use]
+    pub fn k(&self) -> u32 {
+        self.sync_replicas.max(1)
+    }
+
+    /// Whether so many members of S are enough for a commit.
+    #[must_use]
+    pub fn is_enough(&self, members: usize) -> bool {
+        u32::try_from(members).is_ok_and(|members| members >= self.k())
+    }
+
+    /// Whether what a file asks for is in force: without semi-sync the number of acknowledgements says nothing.
+    #[must_use]
+    pub fn is_as(&self, terms: &Terms) -> bool {
+        self.mode == terms.durability
+            && (self.mode == DurabilityMode::Async || self.sync_replicas == terms.sync_replicas)
+    }
+
     /// Whether this member may acknowledge commits: recorded first, then done (interleaving 18).
     #[must_use]
     pub fn counts_on(&self, name: &str) -> bool {
@@ -264,6 +302,9 @@ pub struct AgentRecord {
     pub reason: Reason,
     /// Why, in words.
     pub detail: String,
+    /// What its file asks for, whatever is in force. None from an agent of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposes: Option<Terms>,
     /// Whether a guard runs beside the agent; none where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<bool>,
@@ -310,6 +351,14 @@ pub struct ServerRecord {
     /// Transactions that the primary does not have.
     #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
     pub errant: GtidSet,
+}
+
+impl ServerRecord {
+    /// Executed and retrieved together.
+    #[must_use]
+    pub fn received(&self) -> GtidSet {
+        self.executed.union(&self.retrieved)
+    }
 }
 
 /// A replica's view of its source.

@@ -10,7 +10,7 @@ use super::observe;
 use super::outcome::{Decision, Outcome};
 use super::reason::Reason;
 use super::records::{Mode, Role};
-use super::rows::{adoption, durability, operator, primary, race, replica, safety, switchover};
+use super::rows::{adoption, durability, operator, primary, race, replica, safety, switchover, terms};
 use super::time::Moment;
 use super::view::View;
 
@@ -57,6 +57,8 @@ pub static TABLE: &[Row] = &[
     row("P9", "promoted and published: write history", primary::record_history),
     row("P10", "primary with a lock left: remove it", primary::drop_own_locks),
     row("D0", "primary: counts acknowledgements that came and that are missing", durability::count),
+    row("D7", "primary: its file asks for async, or for lossless again", terms::change_mode),
+    row("D8", "primary: its file asks for another number of acknowledgements", terms::change_k),
     row("D5", "primary: acknowledgements are missing: degrade, or stop waiting", durability::degrade),
     row("D6", "primary: commits wait, a replica acknowledges again: a marker", durability::mark),
     row("D1", "primary: commits do not wait as recorded: switch semi-sync on", durability::keep_waiting),

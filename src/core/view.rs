@@ -7,7 +7,9 @@ use super::action::MysqlKind;
 use super::degrade::Policy;
 use super::gtid::GtidSet;
 use super::reason::Reason;
-use super::records::{AgentRecord, DurabilityMode, Lease, Master, Mode, Pause, SwitchoverRequest, Topology, Vote};
+use super::records::{
+    AgentRecord, DurabilityMode, Lease, Master, Mode, Pause, SwitchoverRequest, Terms, Topology, Vote,
+};
 use super::time::{Moment, Wall};
 
 /// All that one step may look at.
@@ -75,6 +77,14 @@ pub struct Own {
     /// This server was under our care before (a marker in `state_dir`): writable without a lease is then a fault
     /// even while ZooKeeper cannot be asked.
     pub managed: bool,
+}
+
+impl Own {
+    /// What the file asks for.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        Terms { durability: self.durability, sync_replicas: self.sync_replicas }
+    }
 }
 
 /// ZooKeeper as last seen.
@@ -325,10 +335,16 @@ pub struct SemiSyncReplica {
 }
 
 impl SemiSync {
-    /// Every commit waits for `count` acknowledgements, whatever comes.
+    /// Every commit waits for `count` acknowledgements at least, whatever comes.
     #[must_use]
     pub fn waits_for(&self, count: u32) -> bool {
-        self.source.is_some_and(|source| source.on && source.strict && source.count == count)
+        self.source.is_some_and(|source| source.on && source.strict && source.count >= count)
+    }
+
+    /// The same, and for not one more.
+    #[must_use]
+    pub fn waits_for_exactly(&self, count: u32) -> bool {
+        self.waits_for(count) && !self.waits_for(count.saturating_add(1))
     }
 
     /// Whether this server may acknowledge, now or after a start of its IO thread.

@@ -6,7 +6,7 @@ use mysql_ha_agent::core::action::MysqlKind;
 use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::records::{MemberState, Progress};
 use mysql_ha_agent::core::time::Moment;
-use mysql_ha_agent::core::view::{Failure, Health, Held, IoThread, Node, Process, SemiSyncReplica, Session};
+use mysql_ha_agent::core::view::{Failure, Health, Held, IoThread, Node, Process, Session};
 
 use super::world::{
     NOW, T, VERSION, World, asked, gtids, handed_over, master, primary, promoted, replica, request, seen, switch,
@@ -42,7 +42,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     planned_switch(&mut case);
     race(&mut case);
     followers(&mut case);
-    sync_set(&mut case);
+    super::durability::scenarios(&mut case);
     super::operator::scenarios(&mut case);
     super::fences::scenarios(&mut case);
     all
@@ -915,128 +915,4 @@ fn followers(case: Add<'_>) {
             w.now = Moment(NOW.0 + 1);
         }),
     );
-}
-
-/// The recorded sync set S and semi-sync.
-fn sync_set(case: Add<'_>) {
-    let source_off = |w: &mut World| w.facts().semi_sync.source.as_mut().unwrap().on = false;
-    case("D1", "primary", "AwaitAcknowledgements", "commits do not wait as recorded", primary().with(source_off));
-    let degraded = || primary().with(|w| w.topology().durability.degraded = true);
-    case("D2", "degraded", "AwaitAcknowledgements", "degraded, enough acknowledge", degraded().with(source_off));
-    case("P11", "degraded", "", "degraded, nobody acknowledges", {
-        degraded().with(source_off).with(|w| {
-            for replica in ["db2", "db3"] {
-                w.agent(replica).acknowledges = Some(false);
-                w.agent(replica).acknowledging = false;
-            }
-        })
-    });
-    let beat = |w: &mut World, after: u64| {
-        w.view.server.heartbeat = Some((NOW + Duration::from_millis(after), gtids(9)));
-    };
-    case("P11", "degraded", "", "commits wait, and the last heartbeat is from before", degraded().with(|w| beat(w, 0)));
-    case("D2", "primary", "Members", "commits wait, and one has been acknowledged", degraded().with(|w| beat(w, 1)));
-
-    // Three periods of 2 s without an acknowledgement.
-    let unacknowledged = |periods: u64| {
-        let mut world = primary();
-        world.step();
-        for period in 0..=periods {
-            world.now = NOW + Duration::from_secs(2 * period);
-            world.view.server.unacknowledged = Some(NOW);
-            world.view.held.as_mut().unwrap().until = world.now + Duration::from_secs(9);
-            if period < periods {
-                world.step();
-            }
-        }
-        world
-    };
-    case("P11", "primary", "", "acknowledgements are missing, not long enough", unacknowledged(2));
-    case("D5", "primary", "Members Incident", "acknowledgements are missing three times in a row", unacknowledged(3));
-    case("D5", "degraded", "AwaitAcknowledgements", "recorded as degraded: then nobody is waited for", {
-        unacknowledged(3).with(|w| {
-            w.step();
-            w.topology().durability.degraded = true;
-        })
-    });
-    case("P11", "primary", "", "degrade.allow_times 0: blocks", {
-        unacknowledged(2).with(|w| {
-            w.view.own.degrade.times = None;
-            w.step();
-            w.now = w.now + Duration::from_secs(2);
-        })
-    });
-    let came_back = || {
-        unacknowledged(1).with(|w| {
-            w.agent("db2").acknowledging = false;
-            w.agent("db3").acknowledging = false;
-            w.step();
-            w.agent("db3").acknowledging = true;
-        })
-    };
-    case("D6", "blocked", "CommitMarker", "commits wait, and a replica has begun to acknowledge", came_back());
-    case("P11", "primary", "", "the same, and the marker is committed", {
-        came_back().with(|w| {
-            w.step();
-            w.view.server.done = Some((MysqlKind::CommitMarker, w.now));
-        })
-    });
-
-    // db3 does not follow any more; its agent is there.
-    let failing = |world: World| {
-        world.with(|w| {
-            w.agent("db3").source.as_mut().unwrap().sql_running = false;
-            w.topology().members.get_mut("db3").unwrap().state = MemberState::Na;
-        })
-    };
-    let missed = |since: Duration| failing(primary()).with(|w| w.memory.missed = [("db3".into(), NOW - since)].into());
-    case("P11", "primary", "", "a member of S fails, for less than T", missed(T));
-    case("D3", "primary", "Members", "a member of S fails for longer", missed(T + Duration::from_millis(1)));
-    case("P11", "primary", "", "the same, and nobody else is left", {
-        missed(T * 2).with(|w| {
-            w.agent("db2").source.as_mut().unwrap().sql_running = false;
-            w.topology().members.get_mut("db2").unwrap().state = MemberState::Na;
-        })
-    });
-    let retiring = |world: World| world.with(|w| w.topology().durability.retiring = vec!["db3".into()]);
-    case("D3", "primary", "Members", "a retiring member follows again", retiring(primary()));
-    let confirmed = |after: u64| {
-        retiring(failing(primary())).with(|w| {
-            w.agent("db3").acknowledges = Some(false);
-            w.step();
-            beat(w, after);
-        })
-    };
-    case(
-        "P11",
-        "primary",
-        "",
-        "retiring, and still able to acknowledge",
-        retiring(failing(primary())).with(|w| beat(w, 1)),
-    );
-    case("P11", "primary", "", "confirmed, no heartbeat sent since has been acknowledged", confirmed(0));
-    case("D4", "primary", "Members", "confirmed, and a heartbeat sent since has been acknowledged", confirmed(1));
-    case("P11", "primary", "", "the same, and its agent is gone again", {
-        confirmed(1).with(|w| w.view.ensemble.agents.retain(|name, _| name != "db3"))
-    });
-
-    let silent = |w: &mut World| {
-        w.facts().semi_sync.replica = Some(SemiSyncReplica { enabled: false, active: false });
-    };
-    case("F9", "following", "Acknowledge", "recorded, and has said so", replica().with(silent));
-    case("F9", "following", "", "recorded, and has not said so yet", {
-        replica().with(silent).with(|w| w.agent("db2").acknowledges = Some(false))
-    });
-    case("F9", "following", "Acknowledge", "not recorded: switches off", {
-        replica().with(|w| w.topology().durability.sync.retain(|name| name != "db2"))
-    });
-    case("F9", "following", "Acknowledge", "retiring: switches off", {
-        replica().with(|w| w.topology().durability.retiring = vec!["db2".into()])
-    });
-    case("F9", "following", "Acknowledge", "off, and the IO thread was not restarted (interleaving 4)", {
-        replica().with(|w| {
-            w.topology().durability.sync.retain(|name| name != "db2");
-            w.facts().semi_sync.replica = Some(SemiSyncReplica { enabled: false, active: true });
-        })
-    });
 }

@@ -11,7 +11,7 @@ use mysql_ha_agent::core::outcome::Decision;
 use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::records::{
     AgentRecord, Durability, DurabilityMode, Handover, Lease, Master, Member, MemberState, Mode, Progress, Role,
-    ServerRecord, SourceRecord, SwitchoverRequest, Topology, Vote,
+    ServerRecord, SourceRecord, SwitchoverRequest, Terms, Topology, Vote,
 };
 use mysql_ha_agent::core::table::step;
 use mysql_ha_agent::core::time::{Moment, Wall};
@@ -299,6 +299,7 @@ fn agent(name: &str) -> AgentRecord {
         zone: None,
         priority: 100,
         mode: Mode::Automatic,
+        proposes: None,
         fenced_by_hand: false,
         tags: BTreeMap::new(),
         role: if replicates { Role::Replica } else { Role::Primary },
@@ -365,6 +366,12 @@ impl World {
 
     pub(crate) fn agent(&mut self, name: &str) -> &mut ServerRecord {
         self.view.ensemble.agents.get_mut(name).unwrap().record.server.as_mut().unwrap()
+    }
+
+    /// The file of `name` asks for this durability.
+    pub(crate) fn proposes(&mut self, name: &str, durability: DurabilityMode) {
+        let record = &mut self.view.ensemble.agents.get_mut(name).unwrap().record;
+        record.proposes = Some(Terms { durability, sync_replicas: 1 });
     }
 
     /// A vote of `name` with transactions up to `received`.

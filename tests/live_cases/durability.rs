@@ -1,6 +1,5 @@
 //! The sync set, degrading and restoring. The agents alone switch semi-sync here.
 
-use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::scene::{LIMIT, Scene, at_rest, lossless};
@@ -83,12 +82,10 @@ fn degrading_is_switched_on_by_a_reload_while_commits_wait() {
                 if log.contains(text) { Ok(()) } else { Err(format!("not yet: {text}")) }
             })
         };
-        primary.edit_config("degrade.allow_times", "often");
-        primary.signal(Kind::Agent, Signal::HUP);
+        primary.reload_with("degrade.allow_times", "often");
         says("the configuration stays as it was").await;
         assert!(!degraded(&scene.cluster.wait_for_topology("there is one", LIMIT, |_| true).await));
-        primary.edit_config("degrade.allow_times", 5);
-        primary.signal(Kind::Agent, Signal::HUP);
+        primary.reload_with("degrade.allow_times", 5);
         scene.cluster.wait_for_topology("degraded", LIMIT, degraded).await;
         writes_go_on(&scene).await;
         for replica in ["db2", "db3"] {

@@ -10,6 +10,7 @@ use super::world::{TROUBLE, World};
 impl World {
     pub(crate) fn trouble(&mut self) {
         self.operator_watches();
+        self.edit_files(self.t >= TROUBLE);
         if self.t >= TROUBLE {
             if self.faults {
                 self.no_more_trouble();
@@ -149,7 +150,7 @@ impl World {
         self.hosts[i].back.mysqld = Some(back);
     }
 
-    fn host_dies(&mut self, i: usize, until: u64) {
+    pub(crate) fn host_dies(&mut self, i: usize, until: u64) {
         self.servers[i].kill();
         self.agents[i].alive = false;
         self.guards[i].alive = false;
@@ -226,5 +227,6 @@ impl World {
         let until = host.lease_file.as_ref().and_then(|lease| lease.until).filter(|until| *until > now);
         agent.inherited = until.map(|until| Held { epoch: 0, until, opened: true, inherited: true });
         self.agents[i] = agent;
+        self.read_file(i);
     }
 }

@@ -125,13 +125,8 @@ impl World {
                 Done::Yes
             }
             MysqlAction::AwaitAcknowledgements { count } => {
-                self.servers[i].acknowledgements = *count;
-                if *count == 0 {
-                    // What waits is answered.
-                    let all = self.servers[i].log.len();
-                    for tx in self.servers[i].acknowledged(all) {
-                        self.acknowledge(i, tx);
-                    }
+                for tx in self.servers[i].wait_for(*count) {
+                    self.acknowledge(i, tx);
                 }
                 Done::Yes
             }
@@ -156,7 +151,9 @@ impl World {
                 // The source is forgotten later: nothing more is received from it.
                 self.stop_io(i);
                 let server = &mut self.servers[i];
-                server.acknowledgements = (*acknowledgements).max(server.acknowledgements);
+                if *acknowledgements > 0 {
+                    server.acknowledgements = *acknowledgements;
+                }
                 server.offline = false;
                 if now > *not_after {
                     return Done::Failed("too late".into());

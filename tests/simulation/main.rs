@@ -14,6 +14,7 @@ mod chance;
 mod ensemble;
 mod faults;
 mod fence;
+mod files;
 mod guard;
 mod hands;
 mod host;

@@ -1,7 +1,7 @@
 //! A MySQL server: binary log, relay log, applier, semi-sync as source, read-only, death and return.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mysql_ha_agent::core::gtid::GtidSet;
@@ -74,6 +74,8 @@ pub(crate) struct Waiting {
     pub(crate) tx: Tx,
     pub(crate) at: usize,
     pub(crate) client: bool,
+    /// Who has acknowledged it.
+    by: BTreeSet<usize>,
 }
 
 pub(crate) struct Mysqld {
@@ -94,8 +96,6 @@ pub(crate) struct Mysqld {
     pub(crate) acknowledgements: u32,
     /// Semi-sync's replica side: set, and as the IO thread that runs was started.
     pub(crate) replica_enabled: bool,
-    /// How far each replica has acknowledged in this life.
-    acknowledged_upto: BTreeMap<usize, usize>,
     next: u32,
     pub(crate) slow: bool,
     pub(crate) newest: Option<u64>,
@@ -127,7 +127,6 @@ impl Mysqld {
             waiting: vec![],
             acknowledgements: if id == 0 { acknowledgements } else { 0 },
             replica_enabled: id > 0 && acknowledgements > 0,
-            acknowledged_upto: BTreeMap::new(),
             next: 0,
             slow: false,
             newest: None,
@@ -158,7 +157,7 @@ impl Mysqld {
         let tx = (self.id, self.next, now);
         self.log.push(tx);
         if self.acknowledgements > 0 {
-            self.waiting.push(Waiting { tx, at: self.log.len() - 1, client });
+            self.waiting.push(Waiting { tx, at: self.log.len() - 1, client, by: BTreeSet::new() });
             return Some((tx, false));
         }
         self.execute(tx);
@@ -170,21 +169,24 @@ impl Mysqld {
         self.newest = self.newest.max(Some(tx.2));
     }
 
-    /// `replica` has received the log up to and with `position`: earlier commits are acknowledged with it.
-    pub(crate) fn acknowledged_by(&mut self, replica: usize, position: usize) -> Vec<Tx> {
-        let acknowledged = self.acknowledged_upto.entry(replica).or_default();
-        *acknowledged = (*acknowledged).max(position);
-        let mut all: Vec<usize> = self.acknowledged_upto.values().copied().collect();
-        all.sort_unstable_by(|a, b| b.cmp(a));
-        // What as many replicas as are waited for have received.
-        let enough = usize::try_from(self.acknowledgements.max(1)).unwrap();
-        all.get(enough - 1).map(|position| self.acknowledged(*position)).unwrap_or_default()
+    /// A replica has received the log up to and with `position`: earlier commits are acknowledged with it.
+    pub(crate) fn acknowledged(&mut self, by: usize, position: usize) -> Vec<Tx> {
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.at <= position) {
+            waiting.by.insert(by);
+        }
+        self.answer()
     }
 
-    /// Commits up to and with `position` are waited for no more.
-    pub(crate) fn acknowledged(&mut self, position: usize) -> Vec<Tx> {
+    /// Commits wait for so many acknowledgements from now on; what has them is answered.
+    pub(crate) fn wait_for(&mut self, acknowledgements: u32) -> Vec<Tx> {
+        self.acknowledgements = acknowledgements;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Vec<Tx> {
+        let enough = usize::try_from(self.acknowledgements).unwrap();
         let (done, waiting): (Vec<Waiting>, Vec<Waiting>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.at <= position);
+            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.by.len() >= enough);
         self.waiting = waiting;
         done.iter().for_each(|done| self.execute(done.tx));
         done.into_iter().filter(|done| done.client).map(|done| done.tx).collect()
@@ -226,7 +228,6 @@ impl Mysqld {
         self.offline = false;
         self.closing = false;
         self.acknowledgements = 0;
-        self.acknowledged_upto.clear();
         // Never persisted: a returning replica must not acknowledge before it is recorded.
         self.replica_enabled = false;
         for tx in self.log.clone() {

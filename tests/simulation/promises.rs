@@ -19,6 +19,8 @@ use super::world::{TROUBLE, Transactions, World, host_of};
 #[derive(Default)]
 pub(crate) struct Seen {
     acknowledged: Transactions,
+    /// Under which promise each server takes writes: as recorded when it was last named.
+    promised: BTreeMap<usize, DurabilityMode>,
     /// The latest epoch that began, and the latest whose primary was named.
     began: u64,
     named: u64,
@@ -44,7 +46,9 @@ struct Outcast {
 
 impl Seen {
     pub(crate) fn acknowledged(&mut self, by: usize, tx: Tx) {
-        if self.outcast.is_none_or(|outcast| outcast.host != by) {
+        // `async` promises nothing for what an old primary takes after another was promoted.
+        let kept = self.promised.get(&by) != Some(&DurabilityMode::Async);
+        if kept && self.outcast.is_none_or(|outcast| outcast.host != by) {
             self.acknowledged.insert(tx);
         }
     }
@@ -54,6 +58,9 @@ impl World {
     pub(crate) fn check(&mut self) {
         self.epochs();
         self.outcast();
+        if let Some((p, mode)) = self.primary().zip(self.topology().map(|topology| topology.durability.mode)) {
+            self.seen.promised.insert(p, mode);
+        }
         let forgiven = self.seen.outcast.filter(|outcast| outcast.paused).map(|outcast| outcast.host);
         let writable: Vec<usize> = (0..self.plan.hosts)
             .filter(|i| self.servers[*i].accepts() && self.is_watched(*i) && forgiven != Some(*i))
@@ -129,11 +136,14 @@ impl World {
         }
     }
 
-    fn nothing_lost(&self, i: usize) {
-        if self.plan.durability == DurabilityMode::Async {
+    fn nothing_lost(&mut self, i: usize) {
+        let server = &self.servers[i];
+        // What is in force counts, not what a file says.
+        if self.topology().is_some_and(|topology| topology.durability.mode == DurabilityMode::Async) {
+            let kept: Transactions = self.seen.acknowledged.intersection(&server.executed.all).copied().collect();
+            self.seen.acknowledged = kept;
             return;
         }
-        let server = &self.servers[i];
         let lost: Vec<_> = self.seen.acknowledged.iter().filter(|tx| !server.executed.all.contains(tx)).collect();
         assert!(lost.is_empty(), "acknowledged and not on the new primary db{}: {lost:?}", i + 1);
     }
@@ -165,7 +175,7 @@ impl World {
     }
 
     /// One primary, all others follow it, except what holds transactions of its own.
-    pub(crate) fn healed(&self) -> bool {
+    pub(crate) fn healed(&mut self) -> bool {
         if self.t < TROUBLE || self.faults {
             return false;
         }

@@ -10,6 +10,7 @@ use mysql_ha_agent::core::time::Moment;
 use super::agent::Agent;
 use super::chance::Chance;
 use super::ensemble::Zookeeper;
+use super::files::Files;
 use super::guard::Guard;
 use super::host::Host;
 use super::mysqld::{Mysqld, Tx};
@@ -29,6 +30,7 @@ pub(crate) struct World {
     /// For what the first seeds did not know: they run as they did.
     pub(crate) more: Chance,
     pub(crate) plan: Plan,
+    pub(crate) files: Files,
     pub(crate) zk: Zookeeper,
     pub(crate) servers: Vec<Mysqld>,
     pub(crate) hosts: Vec<Host>,
@@ -60,6 +62,7 @@ impl World {
         let ids = 0..plan.hosts;
         let mut world = Self {
             t: 0,
+            files: Files::new(seed, &plan),
             zk: Zookeeper::default(),
             servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements())).collect(),
             agents: ids.clone().map(|id| Agent::new(id, 1, 1, &plan, 0)).collect(),
@@ -191,7 +194,7 @@ impl World {
             (channel.position, channel.connected) = (upto, true);
             let acknowledges = channel.acknowledges;
             if let Some(position) = received.filter(|_| acknowledges) {
-                for tx in self.servers[source].acknowledged_by(i, position) {
+                for tx in self.servers[source].acknowledged(i, position) {
                     self.acknowledge(source, tx);
                 }
             }

@@ -183,14 +183,10 @@ impl Host {
         self.folder.join("agent.yaml")
     }
 
-    /// Changes a key (with dots) in the configuration file, as an operator would; nobody reads it again by itself.
-    pub(crate) fn edit_config(&self, key: &str, value: impl Into<serde_json::Value>) {
-        let path = self.config();
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let mut file = serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        super::options::put(&mut file, key, value.into());
-        let text = serde_yaml::to_string(&file).expect("JSON can be written as YAML");
-        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    /// Changes a key of its agent's configuration and lets the running agent read it again.
+    pub(crate) fn reload_with(&self, key: &str, value: impl Into<serde_json::Value>) {
+        super::options::change(&self.config(), key, value.into());
+        self.signal(Kind::Agent, Signal::HUP);
     }
 
     /// The server's Unix socket.

@@ -115,6 +115,15 @@ impl ClusterOptions {
     }
 }
 
+/// Changes a key of an agent's configuration file.
+pub(super) fn change(file: &Path, key: &str, value: Value) {
+    let text = std::fs::read_to_string(file).expect("the configuration can be read");
+    let mut tree: Value = serde_yaml::from_str(&text).expect("the configuration is YAML");
+    put(&mut tree, key, value);
+    std::fs::write(file, serde_yaml::to_string(&tree).expect("JSON can be written as YAML"))
+        .expect("it can be written");
+}
+
 /// Sets `key` (with dots) in a tree of objects, making those that are missing.
 pub(super) fn put(tree: &mut Value, key: &str, value: Value) {
     match key.split_once('.') {

@@ -20,46 +20,55 @@
 
 use std::time::Duration;
 
+use super::{incident, rooms, terms};
 use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::degrade::Seen;
 use crate::core::gtid::GtidSet;
-use crate::core::memory::Memory;
+use crate::core::memory::{Marker, Memory, Setting};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{Durability, DurabilityMode, Incident, Role, Topology};
+use crate::core::records::{AgentRecord, Durability, DurabilityMode, Role, Topology};
 use crate::core::time::Moment;
 use crate::core::view::{self, IoThread};
 
 /// How long a failed action rests before it is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// As the primary that takes writes, in `lossless`.
-fn primary<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
+/// As the primary that takes writes.
+pub(super) fn writing<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
     case.own_master()?;
     let topology = case.topology()?;
-    let ours = topology.record.primary.as_deref() == Some(case.me())
-        && topology.record.durability.mode == DurabilityMode::Lossless
-        && case.may_write()
-        && case.writable()
-        && case.healthy();
-    ours.then_some(topology)
+    let named = topology.record.primary.as_deref() == Some(case.me());
+    (named && case.may_write() && case.writable() && case.healthy()).then_some(topology)
 }
 
-fn rested(case: &Case<'_>) -> bool {
+/// The same in `lossless`.
+pub(super) fn primary<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
+    writing(case).filter(|topology| topology.record.durability.mode == DurabilityMode::Lossless)
+}
+
+pub(super) fn rested(case: &Case<'_>) -> bool {
     case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > RETRY)
+}
+
+/// The agent of a member that follows us.
+pub(super) fn follower<'a>(case: &Case<'a>, name: &str) -> Option<&'a AgentRecord> {
+    let facts = case.facts()?;
+    case.agent(name).filter(|agent| changes::follows(agent, &facts.server_uuid))
 }
 
 /// Whether a member acknowledges as it should: it follows, and its agent says so.
 fn counts(case: &Case<'_>, name: &str) -> bool {
-    let Some(facts) = case.facts() else { return false };
-    case.agent(name).is_some_and(|agent| {
-        changes::follows(agent, &facts.server_uuid)
-            && agent.server.as_ref().is_some_and(|server| {
-                server.acknowledging && server.source.as_ref().is_some_and(|source| source.io_running)
-            })
-    })
+    follower(case, name)
+        .and_then(|agent| agent.server.as_ref())
+        .is_some_and(|server| server.acknowledging && server.source.as_ref().is_some_and(|source| source.io_running))
+}
+
+/// The members of S that acknowledge as they should.
+pub(super) fn able<'a>(case: &'a Case<'_>, durability: &'a Durability) -> impl Iterator<Item = &'a String> {
+    durability.sync.iter().filter(|name| counts(case, name))
 }
 
 /// Counts acknowledgements that came and that are missing.
@@ -73,9 +82,9 @@ pub fn count(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let received = |set: &GtidSet| {
         let has = |name: &&String| {
             let record = case.agent(name).and_then(|agent| agent.server.as_ref());
-            counts(case, name) && record.is_some_and(|record| record.executed.union(&record.retrieved).contains(set))
+            record.is_some_and(|record| record.received().contains(set))
         };
-        durability.sync.iter().filter(has).count() >= k(durability)
+        durability.is_enough(able(case, durability).filter(has).count())
     };
     memory.degrade.observe(case.view.own.degrade, durability.degraded, seen, received, case.now);
     None
@@ -103,66 +112,89 @@ pub fn degrade(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
          here alone, and nobody is promoted automatically until it is restored"
     );
     let next = Durability { degraded: true, ..durability.clone() };
-    let outcome = record(topology, next, Vec::new(), text.clone());
-    Some(incident(case, outcome, Reason::Degraded, text))
+    let note = incident(case, Reason::Degraded, case.me(), text.clone());
+    Some(record(topology, next, Vec::new(), text).write(Purpose::Incident, vec![note]))
 }
 
 /// Commits wait, and a member has begun to acknowledge since: it does so only for what comes after (interleaving 16).
 pub fn mark(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
-    let sync = &topology.record.durability.sync;
-    memory.marked.retain(|name, _| sync.contains(name) && counts(case, name));
+    let durability = &topology.record.durability;
+    memory.marked.retain(|name, _| durability.sync.contains(name) && counts(case, name));
     if case.view.server.unacknowledged.is_none() {
         // Whatever is committed from here on is a marker by itself.
-        memory.marked = sync.iter().filter(|name| counts(case, name)).map(|name| (name.clone(), Moment(0))).collect();
+        memory.marked = able(case, durability).map(|name| (name.clone(), Marker::Sent)).collect();
         return None;
     }
-    let new = sync.iter().find(|name| counts(case, name) && memory.marked.get(*name) != Some(&Moment(0)))?;
-    let asked = *memory.marked.entry(new.clone()).or_insert(case.now);
+    let new = able(case, durability).find(|name| memory.marked.get(*name) != Some(&Marker::Sent))?;
+    let marker = memory.marked.entry(new.clone()).or_insert(Marker::Asked(case.now));
+    let Marker::Asked(asked) = *marker else { return None };
     let of = |kind, at| kind == MysqlKind::CommitMarker && at >= asked;
     let server = &case.view.server;
     let failed = server.failure.as_ref().is_some_and(|failure| of(failure.kind, failure.at));
     if failed || server.done.is_some_and(|(kind, at)| of(kind, at)) {
-        memory.marked.insert(new.clone(), Moment(0));
+        *marker = Marker::Sent;
         return None;
     }
     let text = format!("{new} acknowledges again while commits wait: commits one more, with which it acknowledges all");
     Some(Outcome::wait(Role::Primary, Reason::Blocked, text).mysql(MysqlAction::CommitMarker))
 }
 
-fn incident(case: &Case<'_>, outcome: Outcome, kind: Reason, detail: String) -> Outcome {
-    let incident = Incident {
-        at: case.view.wall.clone(),
-        kind,
-        subject: case.me().to_owned(),
-        noticed_by: case.me().to_owned(),
-        detail,
-    };
-    outcome.write(Purpose::Incident, vec![Op::Create(Path::NewIncident, Record::Incident(incident))])
-}
-
-fn k(durability: &Durability) -> usize {
-    usize::try_from(durability.sync_replicas.max(1)).unwrap_or(usize::MAX)
-}
-
 /// The next record with this durability.
-fn record(topology: &view::Seen<Topology>, durability: Durability, mut checks: Vec<Op>, text: String) -> Outcome {
+pub(super) fn record(
+    topology: &view::Seen<Topology>,
+    durability: Durability,
+    mut checks: Vec<Op>,
+    text: String,
+) -> Outcome {
     let next = Topology { durability, ..topology.record.clone() };
     checks.push(Op::Set(Path::Topology, Record::Topology(next), topology.version));
     Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::Members, checks)
 }
 
-/// Commits do not wait as the record says: degraded, or switched on, whichever can be kept.
+/// Commits do not wait as the record says, or as it is about to say.
 pub fn keep_waiting(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
-    let waits = case.facts()?.semi_sync.waits_for(durability.sync_replicas.max(1));
-    if durability.degraded || waits || !rested(case) {
+    let count = terms::higher_k(case, durability).unwrap_or(durability.k());
+    if durability.degraded || case.facts()?.semi_sync.waits_for_exactly(count) || !rested(case) {
         return None;
     }
-    let text = "commits do not wait for acknowledgements as they should: switching semi-sync on";
-    let action = MysqlAction::AwaitAcknowledgements { count: durability.sync_replicas.max(1) };
-    Some(Outcome::wait(Role::Primary, Reason::Primary, text).mysql(action))
+    let text = format!("commits are to wait for {count} acknowledgements and do not: sets semi-sync accordingly");
+    Some(Outcome::wait(Role::Primary, Reason::Primary, text).mysql(MysqlAction::AwaitAcknowledgements { count }))
+}
+
+/// Since when commits certainly wait for `count` acknowledgements (0: for none); before that, what is to be done, if anything.
+///
+/// A reading alone says too little: an action that sets another number may be on its way, asked for under an earlier
+/// record or an earlier file. The lane does one thing at a time, so an action asked for now comes after it; what is read
+/// after it has come back holds until this agent asks for something else.
+pub(super) fn settled(case: &Case<'_>, memory: &mut Memory, count: u32) -> Result<Moment, Option<MysqlAction>> {
+    let Some((facts, read)) = &case.view.server.facts else { return Err(None) };
+    let asked = memory.setting.filter(|setting| setting.count == count);
+    let setting = memory.setting.insert(asked.unwrap_or(Setting { count, asked: case.now, since: None }));
+    let source = facts.semi_sync.source;
+    let as_asked = match count {
+        0 => source.is_none_or(|source| !source.on),
+        _ => facts.semi_sync.waits_for_exactly(count),
+    };
+    let of = |(kind, at): (MysqlKind, Moment)| {
+        (kind == MysqlKind::AwaitAcknowledgements && at >= setting.asked).then_some(at)
+    };
+    let came_back = case.view.server.done.and_then(of);
+    let read_since = came_back.is_some_and(|at| *read > at);
+    setting.since = setting.since.or(read_since.then_some(*read)).filter(|_| as_asked);
+    match setting.since {
+        Some(since) => Ok(since),
+        None if came_back.is_some() && !read_since => Err(None),
+        None => Err(rested(case).then_some(MysqlAction::AwaitAcknowledgements { count })),
+    }
+}
+
+/// The last heartbeat, where it was sent after `since` and has been acknowledged: what had been executed before it.
+pub(super) fn acknowledged_since<'a>(case: &Case<'a>, since: Moment) -> Option<&'a GtidSet> {
+    let (sent, watermark) = case.view.server.heartbeat.as_ref()?;
+    (*sent > since).then_some(watermark)
 }
 
 /// Why this primary is degraded, in words; none where it is not.
@@ -173,12 +205,12 @@ pub fn note(case: &Case<'_>) -> Option<String> {
     if !durability.degraded {
         return None;
     }
-    let able = durability.sync.iter().filter(|name| counts(case, name)).count();
-    let waits = case.facts()?.semi_sync.waits_for(durability.sync_replicas.max(1));
-    Some(match (able >= k(durability), waits) {
+    let able = able(case, durability).count();
+    let waits = case.facts()?.semi_sync.waits_for(durability.k());
+    Some(match (durability.is_enough(able), waits) {
         (false, _) => format!(
             "degraded: {able} of {} replicas could acknowledge, commits wait for none, nobody is promoted automatically",
-            k(durability)
+            durability.k()
         ),
         (true, false) => "degraded: commits are about to wait for acknowledgements".to_owned(),
         (true, true) => "degraded: commits wait, the first acknowledgement is still to come".to_owned(),
@@ -190,31 +222,29 @@ pub fn note(case: &Case<'_>) -> Option<String> {
 pub fn restore(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
-    let able = durability.sync.iter().filter(|name| counts(case, name)).count();
-    if !durability.degraded || able < k(durability) || !memory.degrade.may_restore(case.view.own.degrade) {
-        memory.restoring = None;
+    if !durability.degraded || terms::gives_up(case, durability) {
         return None;
     }
-    let (facts, read) = case.view.server.facts.as_ref()?;
-    if !facts.semi_sync.waits_for(durability.sync_replicas.max(1)) {
-        memory.restoring = None;
-        let text = "enough replicas acknowledge: lets commits wait for them";
-        let action = MysqlAction::AwaitAcknowledgements { count: durability.sync_replicas.max(1) };
-        return rested(case).then(|| Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
+    let enough = durability.is_enough(able(case, durability).count());
+    if !enough || !memory.degrade.may_restore(case.view.own.degrade) {
+        memory.setting = None;
+        return None;
     }
-    let since = *memory.restoring.get_or_insert(*read);
-    let (_, watermark) = case.view.server.heartbeat.as_ref().filter(|(sent, _)| *sent > since)?;
-    memory.restoring = None;
+    let since = match settled(case, memory, durability.k()) {
+        Ok(since) => since,
+        Err(action) => {
+            let text = "enough replicas acknowledge: lets commits wait for them";
+            return action.map(|action| Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
+        }
+    };
+    let watermark = acknowledged_since(case, since)?;
+    memory.setting = None;
     let next = Durability { degraded: false, floor: watermark.clone(), ..durability.clone() };
     Some(record(topology, next, Vec::new(), "acknowledged again: no longer degraded".to_owned()).urgent())
 }
 
-/// A member of S that cannot be counted on for longer than this is asked to acknowledge nothing more.
-fn patience(granted: Duration) -> Duration {
-    granted
-}
-
-/// Asks a member to leave S, or takes that back, where enough others are left.
+/// Asks a member that cannot be counted on for longer than T, or that stands in our room ([`rooms`]), to leave S, or takes
+/// that back, where enough others are left.
 pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
@@ -222,13 +252,10 @@ pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if durability.degraded {
         return None;
     }
-    let back = durability.retiring.iter().find(|name| {
-        let record = case.agent(name);
-        record.is_some_and(|agent| {
-            changes::follows(agent, &case.facts().map(|f| f.server_uuid.clone()).unwrap_or_default())
-        })
-    });
-    if let Some(back) = back {
+    let elsewhere = rooms::enough_elsewhere(case, memory);
+    let left_out = |name: &str| elsewhere && case.in_our_room(name);
+    let comes_back = |name: &&String| follower(case, name).is_some() && !left_out(name);
+    if let Some(back) = durability.retiring.iter().find(comes_back) {
         let mut next = durability.clone();
         next.retiring.retain(|name| name != back);
         memory.missed.remove(back);
@@ -242,16 +269,24 @@ pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         }
     }
     memory.missed.retain(|name, _| durability.sync.contains(name));
-    let able = |without: &str| durability.sync.iter().filter(|name| *name != without && counts(case, name)).count();
-    let missed = memory.missed.iter().find(|(name, since)| {
+    let able_without = |leaving: &String| able(case, durability).filter(|name| *name != leaving).count();
+    let settled = rooms::settled(case, memory, elsewhere, granted);
+    let missed = |name: &str| memory.missed.get(name).is_some_and(|since| case.now.since(*since) > granted);
+    let leaving = durability.sync.iter().find(|name| {
         !durability.retiring.contains(name)
-            && case.now.since(**since) > patience(granted)
-            && able(name) >= k(durability)
+            && (missed(name) || (settled && case.in_our_room(name)))
+            && durability.is_enough(able_without(name))
     });
-    let (name, _) = missed?;
+    let name = leaving?;
+    let why = if missed(name) {
+        "does not acknowledge"
+    } else {
+        "stands in the primary's room, and enough elsewhere acknowledge"
+    };
+    let text = format!("{name} {why}: it is to leave the sync set");
     let mut next = durability.clone();
     next.retiring.push(name.clone());
-    Some(record(topology, next, Vec::new(), format!("{name} does not acknowledge: it is to leave the sync set")))
+    Some(record(topology, next, Vec::new(), text))
 }
 
 /// A retiring member that certainly acknowledges nothing more, with a heartbeat acknowledged by the others since.
@@ -272,10 +307,9 @@ pub fn remove(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         _ => case.now,
     };
     memory.confirmed = Some((name.clone(), since));
-    let (sent, watermark) = case.view.server.heartbeat.as_ref()?;
+    let watermark = acknowledged_since(case, since)?;
     // It counts only while commits have been waiting all along (interleaving 9).
-    let waits = case.facts()?.semi_sync.waits_for(durability.sync_replicas.max(1));
-    if *sent <= since || durability.degraded || !waits {
+    if durability.degraded || !case.facts()?.semi_sync.waits_for(durability.k()) {
         return None;
     }
     let mut next = durability.clone();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::adoption::{own_lease, own_master};
 use super::durability;
-use super::operator;
+use super::{incident, operator, rooms, terms};
 use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -337,8 +337,23 @@ pub fn record_history(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     };
     let text =
         format!("is the primary of epoch {}, {:.0} ms after the loss was noticed", record.epoch, record.phases.total());
+    let lost = (!record.lost.is_empty()).then(|| {
+        let old = record.from.as_deref().unwrap_or("the old primary");
+        let detail = format!(
+            "epoch {} begins without {} transactions that {old} had executed: {}; whatever it executed after its last \
+             renewal is named when its server comes back",
+            record.epoch,
+            record.lost.count(),
+            record.lost
+        );
+        incident(case, Reason::TransactionsLost, old, detail)
+    });
     let ops = vec![Op::Create(Path::History(record.epoch), Record::History(Box::new(record)))];
-    Some(Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::History, ops).urgent())
+    let outcome = Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::History, ops).urgent();
+    Some(match lost {
+        Some(note) => outcome.write(Purpose::Incident, vec![note]),
+        None => outcome,
+    })
 }
 
 /// Read-only though it should take writes: opened again where we did it, respected where an operator did.
@@ -425,6 +440,7 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         Some(note) => (reason, format!("{text}; {note}")),
         None => (reason, text),
     };
+    let text = terms::note(case).map_or_else(|| text.clone(), |note| format!("{text}; {note}"));
     let unfenced = unfenced(case, memory);
     let (reason, text) = match &unfenced {
         Some((old, _)) => (
@@ -441,7 +457,7 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     // Not while the server does not answer: a silent one would be declared NA by ourselves and back again.
     if case.healthy()
         && case.writable()
-        && let Some(next) = changes::members_changed(&topology.record, case)
+        && let Some(next) = changes::members_changed(&topology.record, case, rooms::enough_elsewhere(case, memory))
     {
         outcome =
             outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]);

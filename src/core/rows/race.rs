@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::adoption::{own_master, write_lease};
+use super::incident;
 use super::operator;
 use super::primary::claim_lease;
 use super::replica;
@@ -16,7 +17,9 @@ use crate::core::gtid::GtidSet;
 use crate::core::memory::{Claim, Memory, Race};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
-use crate::core::records::{AgentRecord, DurabilityMode, Incident, MemberState, Mode, Progress, Role, Topology, Vote};
+use crate::core::records::{
+    AgentRecord, DurabilityMode, MemberState, Mode, Progress, Role, ServerRecord, Topology, Vote,
+};
 use crate::core::time::Moment;
 use crate::core::view::{Health, IoThread, Seen, ServerFacts};
 
@@ -104,17 +107,9 @@ pub fn name_nobody(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let lost = topology.record.primary.clone()?;
     enter(case, memory, cause)?;
     let next = changes::without_primary(&topology.record, case, cause);
-    let incident = Incident {
-        at: case.view.wall.clone(),
-        kind: cause,
-        subject: lost.clone(),
-        noticed_by: case.me().to_owned(),
-        detail: format!("the primary of epoch {} is lost", topology.record.epoch),
-    };
-    let ops = vec![
-        Op::Set(Path::Topology, Record::Topology(next), topology.version),
-        Op::Create(Path::NewIncident, Record::Incident(incident)),
-    ];
+    let detail = format!("the primary of epoch {} is lost", topology.record.epoch);
+    let ops =
+        vec![Op::Set(Path::Topology, Record::Topology(next), topology.version), incident(case, cause, &lost, detail)];
     Some(
         Outcome::wait(Role::Replica, cause, format!("{lost} is lost: names nobody in topology"))
             .write(Purpose::Members, ops)
@@ -343,16 +338,12 @@ fn rank(case: &Case<'_>, facts: &ServerFacts) -> u32 {
         .filter(|agent| case.topology().is_some_and(|topology| is_candidate(&topology.record, agent)))
         .filter_map(|agent| {
             let server = agent.server.as_ref()?;
-            Some(Standing {
-                name: &agent.name,
-                priority: agent.priority,
-                received: server.executed.union(&server.retrieved),
-            })
+            Some(Standing { name: &agent.name, priority: agent.priority, received: server.received() })
         })
         .collect();
     let published = case.agent(case.me()).and_then(|agent| agent.server.as_ref());
     // Compared as all see it, by what was published: a fresher reading of our own would put every agent first.
-    let received = published.map_or_else(|| facts.received(), |server| server.executed.union(&server.retrieved));
+    let received = published.map_or_else(|| facts.received(), ServerRecord::received);
     election::rank(&Standing { name: case.me(), priority: case.view.own.priority, received }, &others)
 }
 

@@ -144,8 +144,7 @@ fn enough_others(case: &Case<'_>, primary: &str) -> bool {
     let readable = |(name, member): (&String, &Member)| {
         member.state == MemberState::Read && name != primary && name != case.me() && case.agent(name).is_some()
     };
-    topology.record.members.iter().filter(|member| readable(*member)).count()
-        >= topology.record.durability.sync_replicas as usize
+    topology.record.durability.is_enough(topology.record.members.iter().filter(|member| readable(*member)).count())
 }
 
 fn last_attempt_age(case: &Case<'_>, memory: &Memory, primary: &Master) -> Option<Duration> {
