@@ -94,6 +94,7 @@ impl Fencer {
             };
             self.fence_now(reason).await;
             if self.panic.raised.load(Ordering::Acquire) {
+                self.shared.server.settle().await;
                 error!(
                     event = "panic",
                     "a part of the agent has failed; the server was made read-only (unless only observed), the agent ends"
@@ -130,7 +131,6 @@ impl Fencer {
             Fenced::Withdrawn => info!(event = "fence_withdrawn", %reason, ms, "the lease was renewed: fences no more"),
         }
         if matches!(result, Fenced::ReadOnly | Fenced::Dead) {
-            self.shared.fence_note.write(Some(reason.code()));
             self.shared.server.change(|server| {
                 server.fenced = Some(reason);
                 if let Some((facts, at)) = &mut server.facts {

@@ -152,21 +152,21 @@ impl MysqlLane {
                 Err(error) => warn!(event = "failed", action = ?kind, ms, %error, "on MySQL"),
             }
         }
-        let fenced = fence_note(kind, result.is_ok());
-        if let Some(note) = fenced {
-            self.shared.fence_note.write(note.map(Reason::code));
-        }
         if let Ok(done @ (Done::Done | Done::Closed { .. })) = &result {
             self.shared.server.change(|server| {
                 anticipate(server, &action, done);
-                if let Some(note) = fenced {
-                    server.fenced = note;
+                match kind {
+                    MysqlKind::Close => server.fenced = Some(Reason::Switchover),
+                    // Not `FollowTarget`: a switch that is undone or raced for finds what `Close` has noted.
+                    MysqlKind::Open | MysqlKind::Follow => server.lift_fence(started),
+                    _ => {}
                 }
             });
         }
         let asked = now();
         let facts = hands.facts().await;
         drop(hands);
+        let word = self.shared.guards_word(facts.as_ref()).await;
         self.shared.server.change(|server| {
             match &result {
                 Ok(done) => {
@@ -181,7 +181,7 @@ impl MysqlLane {
                 Err(error) => server.failure = Some(Failure { kind, why: error.to_string(), at: now() }),
             }
             if let Some(facts) = facts {
-                server.facts = Some((facts, asked));
+                server.take_reading(facts, asked, word.as_ref(), now());
             }
         });
         drop(taken);
@@ -211,15 +211,5 @@ fn anticipate(server: &mut Server, action: &MysqlAction, done: &Done) {
             *at = now();
         }
         _ => {}
-    }
-}
-
-/// What an action changes in the record of who made the server read-only.
-fn fence_note(kind: MysqlKind, succeeded: bool) -> Option<Option<Reason>> {
-    match kind {
-        MysqlKind::Close if succeeded => Some(Some(Reason::Switchover)),
-        // Not `FollowTarget`: a switch that is undone or raced for finds what `Close` has noted.
-        MysqlKind::Open | MysqlKind::Follow if succeeded => Some(None),
-        _ => None,
     }
 }

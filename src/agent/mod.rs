@@ -10,6 +10,7 @@
 //! | [`fencer`] | makes the server read-only: a task, a connection and a deadline of its own |
 //! | [`acquaint`] | makes our replication account known where it will be needed |
 //! | [`kept`] | what the operator's rules need to outlive a restart |
+//! | [`note`] | the lines kept in `state_dir`, and their one writer |
 //! | [`shared`] | what the tasks share, and who writes which part |
 //! | [`record`] | what is published of our server |
 //! | [`log`] | where the records of `tracing` go |
@@ -22,6 +23,7 @@ pub mod fencer;
 pub mod kept;
 pub mod lanes;
 pub mod log;
+pub mod note;
 pub mod record;
 pub mod renewal;
 pub mod run;

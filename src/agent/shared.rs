@@ -4,25 +4,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, Notify, watch};
 
+use super::note::Kept;
+use crate::core::fenced::{Told, Word};
 use crate::core::gtid::GtidSet;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
-use crate::core::view::{Own, Server};
-use crate::host::clock;
+use crate::core::view::{Own, Server, ServerFacts};
+use crate::host::beside::Beside;
+use crate::host::{clock, presence};
 
 /// Our own server as last seen. The watcher writes health and process; whoever has read the server writes the facts.
 #[derive(Debug, Clone)]
 pub struct ServerCell {
     sender: Arc<watch::Sender<Server>>,
+    /// Keeps [`Server::fenced`] over a restart.
+    note: Option<Kept>,
 }
 
 impl ServerCell {
-    /// Nothing seen yet, but what a predecessor left behind: that it had fenced the server.
+    /// Nothing seen yet, but what a predecessor left behind: that it had fenced the server. `note`: where that is kept.
     #[must_use]
-    pub fn new(fenced: Option<Reason>) -> Self {
-        Self { sender: Arc::new(watch::Sender::new(Server { fenced, ..Server::default() })) }
+    pub fn new(fenced: Option<Reason>, note: Option<Kept>) -> Self {
+        Self { sender: Arc::new(watch::Sender::new(Server { fenced, ..Server::default() })), note }
     }
 
     /// A copy of what is known now.
@@ -37,10 +42,23 @@ impl ServerCell {
         self.sender.borrow().facts.as_ref().is_some_and(|(facts, _)| facts.writable())
     }
 
+    /// Whether we have made it read-only.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.sender.borrow().fenced.is_some()
+    }
+
     /// Every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Server> {
         self.sender.subscribe()
+    }
+
+    /// Waits until the note of the last fence is on the disk, or the disk hangs: for whoever is about to end the process.
+    pub async fn settle(&self) {
+        if let Some(note) = &self.note {
+            note.settle().await;
+        }
     }
 
     /// Changes a part; those who wait are woken only where something differs.
@@ -48,6 +66,10 @@ impl ServerCell {
         self.sender.send_if_modified(|server| {
             let before = server.clone();
             edit(server);
+            // In here, so that the note is handed over in the order of the changes (interleaving 8 of `core::fenced`).
+            if let Some(note) = self.note.as_ref().filter(|_| server.fenced != before.fenced) {
+                note.set(server.fenced.map(Reason::code));
+            }
             *server != before
         });
     }
@@ -64,54 +86,38 @@ pub struct Shared {
     pub decision: watch::Receiver<Option<Arc<Decision>>>,
     /// Executed, read before the last acknowledged heartbeat was sent (interleaving 17).
     pub watermark: watch::Receiver<GtidSet>,
-    /// Where the fence's reason is kept over a restart.
-    pub fence_note: Arc<Note>,
+    /// Where the guard says what it has fenced.
+    pub guard: GuardsFile,
 }
 
-/// One line kept in `state_dir` over restarts of the agent.
-#[derive(Debug)]
-pub struct Note {
+/// The guard's own file, as the agent reads it.
+#[derive(Debug, Clone)]
+pub struct GuardsFile {
     path: PathBuf,
+    boot_id: String,
+    reading: Arc<Mutex<Beside<Option<String>>>>,
 }
 
-impl Note {
-    /// The reason of a fence: a restarted agent must know that the server's read-only is ours.
+impl GuardsFile {
+    /// At `path`; what it says counts in this boot alone.
     #[must_use]
-    pub fn of_fence(state_dir: &std::path::Path) -> Self {
-        Self { path: state_dir.join("fenced") }
+    pub fn new(path: PathBuf, boot_id: &str) -> Self {
+        Self { path, boot_id: boot_id.to_owned(), reading: Arc::default() }
     }
 
-    /// The life of the server that was opened: a restarted agent must know whether mysqld was restarted meanwhile.
-    #[must_use]
-    pub fn of_opening(state_dir: &std::path::Path) -> Self {
-        Self { path: state_dir.join("opened") }
+    /// What the guard says of its last fence.
+    async fn word(&self) -> Option<Word> {
+        let path = self.path.clone();
+        let line = self.reading.lock().await.run(move || presence::line(&path)).await.flatten()?;
+        Told::of(&line, &self.boot_id).word
     }
+}
 
-    /// The present epoch and when it was first seen opened (see [`super::kept`]).
-    #[must_use]
-    pub fn of_epoch(state_dir: &std::path::Path) -> Self {
-        Self { path: state_dir.join("epoch") }
-    }
-
-    /// What was noted.
-    #[must_use]
-    pub fn read(&self) -> Option<String> {
-        let text = std::fs::read_to_string(&self.path).ok()?;
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    }
-
-    /// Notes or clears. A full disk is no reason to stop: the note only spares an operator one command.
-    pub fn write(&self, text: Option<&str>) {
-        let result = match text {
-            Some(text) => std::fs::write(&self.path, text),
-            None => std::fs::remove_file(&self.path).or_else(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            }),
-        };
-        if let Err(error) = result {
-            tracing::warn!(path = %self.path.display(), %error, "cannot be noted; after a restart of this agent a read-only primary may count as set by hand, and failover.cooldown counts anew");
-        }
+impl Shared {
+    /// The guard's word on a reading, where it matters: read-only, and not by us. Before the view is locked, since it reads a file.
+    pub async fn guards_word(&self, facts: Option<&ServerFacts>) -> Option<Word> {
+        let matters = facts.is_some_and(|facts| facts.super_read_only) && !self.server.is_fenced();
+        if matters { self.guard.word().await } else { None }
     }
 }
 

@@ -14,7 +14,6 @@ use crate::config::Config;
 use crate::config::sections::Endpoint;
 use crate::core::gtid::GtidSet;
 use crate::core::health::{self, Judge, Next, Outcome};
-use crate::core::reason::Reason;
 use crate::core::view::{Health, ServerFacts};
 use crate::host::process::Mysqld;
 use crate::mysql::connect::Target;
@@ -233,25 +232,19 @@ impl Watcher {
         if let Some(heartbeat) = &tried.heartbeat {
             self.watermarks.send_replace(heartbeat.1.clone());
         }
+        // The guard may have fenced it while we were frozen or cut off: without this a read-only of ours would count as set by
+        // hand, and nobody would open the server again.
+        let word = self.shared.guards_word(tried.facts.as_ref().map(|(facts, _)| facts)).await;
         self.shared.server.change(|server| {
             server.unacknowledged = tried.unacknowledged;
             if tried.heartbeat.is_some() {
                 server.heartbeat = tried.heartbeat;
             }
+            if let Some((facts, asked)) = tried.facts {
+                server.take_reading(facts, asked, word.as_ref(), now());
+            }
             if tried.unsupported.is_some() {
                 server.unsupported = tried.unsupported;
-            }
-            if let Some((facts, asked)) = tried.facts {
-                server.unsupported = None;
-                // The guard may have fenced it while we were frozen or cut off: without this a read-only of ours would
-                // count as set by hand, and nobody would open the server again. Its note is older than its fence.
-                if facts.super_read_only && server.fenced.is_none() {
-                    server.fenced = self.shared.fence_note.read().as_deref().map(Reason::from_code);
-                }
-                // An action may have read the server after this probe had asked.
-                if server.facts.as_ref().is_none_or(|(_, at)| *at < asked) {
-                    server.facts = Some((facts, asked));
-                }
             }
         });
         self.judged(tried.outcome);

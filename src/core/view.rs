@@ -187,9 +187,11 @@ pub struct Server {
     pub errant: GtidSet,
     /// A server this agent cannot manage, in words (MariaDB, Group Replication, `gtid_mode` not ON).
     pub unsupported: Option<String>,
-    /// We made it read-only (this process or its predecessor); without this a read-only primary was set by hand
-    /// (interleaving 13).
+    /// We made it read-only (this process, its predecessor or the guard), and the statement has returned; without this a
+    /// read-only primary was set by hand (interleaving 13). See [`super::fenced`].
     pub fenced: Option<Reason>,
+    /// When a fence was lifted last: the server was opened, made a replica, or seen to take writes.
+    pub lifted: Option<Moment>,
     /// The last heartbeat that came back: when it was sent, and what had been executed before. In `lossless` it was acknowledged.
     pub heartbeat: Option<(Moment, GtidSet)>,
     /// When the heartbeat was sent that waits for its acknowledgement still; none where none does.
@@ -256,7 +258,7 @@ pub enum Process {
 }
 
 /// One complete reading of our server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ServerFacts {
     /// `@@server_uuid`.
     pub server_uuid: String,

@@ -1,29 +1,27 @@
 //! The guard's loop: look at the files, decide, ask the server where that matters, fence.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::sight::{BRIEFLY, Files};
+use super::sight::Files;
 use crate::agent::run::own_target;
-use crate::agent::shared::Note;
 use crate::agent::watcher;
 use crate::cli::exit::Exit;
 use crate::config::{self, Config, sections::Mode};
-use crate::core::guard::{Action, Answer, LeaseId, Marker, Memory, Sight, Verdict, step};
+use crate::core::fenced::Told;
+use crate::core::guard::{Action, Answer, Ended, LeaseId, Marker, Memory, Sight, Verdict, step};
 use crate::core::reason::Reason;
 use crate::core::time::Moment;
 use crate::host::clock;
 use crate::host::notify::{self, Notifier};
 use crate::host::presence::{self, Presence};
 use crate::mysql::fault::Fault;
-use crate::mysql::fence::{Fence, Fenced};
+use crate::mysql::fence::{Fence, Fenced, Report};
 
 /// The longest time between two looks at the lease file, and between two questions to a server without a lease.
 pub const LOOK: Duration = Duration::from_millis(250);
@@ -87,9 +85,8 @@ struct Guard {
     memory: Memory,
     presence: Option<Presence>,
     notifier: Notifier,
-    note: Arc<Note>,
-    /// A note that is being written (a hung disk keeps it).
-    noting: Option<JoinHandle<()>>,
+    /// What stands in its own file.
+    told: Told,
     boot_id: String,
     observe: bool,
     budget: Duration,
@@ -103,15 +100,14 @@ struct Guard {
 
 impl Guard {
     fn new(config: &Config, boot_id: String, presence: Option<Presence>) -> Self {
-        let proven = presence.as_ref().and_then(|presence| proven_earlier(presence.found(), &boot_id));
+        let told = presence.as_ref().map(|presence| Told::of(presence.found(), &boot_id)).unwrap_or_default();
         Self {
             files: Files::new(config, &boot_id),
             fence: watcher::fence(config, watcher::watch_process(config)),
-            memory: Memory { proven, ..Memory::default() },
+            memory: Memory { told: told.clone(), ..Memory::default() },
             presence,
             notifier: Notifier::default(),
-            note: Arc::new(Note::of_fence(&config.state_dir)),
-            noting: None,
+            told,
             boot_id,
             observe: config.failover.mode == Mode::Observe,
             budget: config.fencing.budget,
@@ -136,6 +132,7 @@ impl Guard {
             }
             Action::Ask => LOOK,
         };
+        self.tell();
         self.look_for_agent();
         self.notifier.turned(clock::now());
         pause
@@ -160,12 +157,7 @@ impl Guard {
         // While it was asked a lease may have been taken.
         sight.lease = self.files.lease();
         sight.answer = Some(answer.clone());
-        let proven = self.memory.proven.clone();
-        let verdict = step(&mut self.memory, &sight, clock::now());
-        if self.memory.proven != proven {
-            self.keep_proof();
-        }
-        (verdict, Some(answer))
+        (step(&mut self.memory, &sight, clock::now()), Some(answer))
     }
 
     async fn ask(&mut self, limit: Duration) -> Answer {
@@ -210,16 +202,32 @@ impl Guard {
         answer: Option<&Answer>,
     ) {
         let reason = if lease.is_some() { Reason::LeaseLost } else { Reason::WritableWithoutLease };
-        self.write_note(reason).await;
         let started = clock::now();
+        // First, so that the agent does not take what it sees meanwhile for somebody's hand, nor for done.
+        self.memory.fence_begins(reason, started + within);
+        self.tell();
         let (files, budget) = (&self.files, self.budget);
         let report = self.fence.climb(within, || !files.holds_again(budget, clock::now())).await;
-        let ms = clock::now().since(started).as_secs_f64() * 1000.0;
-        let row = std::mem::replace(&mut self.row, verdict.row);
+        let ended = match &report.fenced {
+            Fenced::ReadOnly | Fenced::Dead if report.rung.is_none() => Ended::NothingToDo,
+            Fenced::ReadOnly | Fenced::Dead => Ended::Closed,
+            Fenced::Withdrawn => Ended::Withdrawn,
+            Fenced::Failed(_) => Ended::Failed,
+        };
+        self.memory.fence_ended(ended, lease, clock::now());
+        self.tell();
+        self.say_fenced(verdict, &report, clock::now().since(started), answer);
+    }
+
+    /// What became of a fence, after it.
+    fn say_fenced(&mut self, verdict: &Verdict, report: &Report, took: Duration, answer: Option<&Answer>) {
+        let ms = took.as_secs_f64() * 1000.0;
+        let before = std::mem::replace(&mut self.row, verdict.row);
         let rung = report.rung.map_or("none", |rung| rung.code());
+        let trouble = report.trouble.join("; ");
         match &report.fenced {
             Fenced::Failed(why) => {
-                error!(event = "fence_failed", row = verdict.row, rung, ms, %why, trouble = report.trouble.join("; "),
+                error!(event = "fence_failed", row = verdict.row, rung, ms, %why, trouble,
                     "{}, and the server could not be made read-only; trying again", verdict.says);
                 return;
             }
@@ -231,43 +239,29 @@ impl Guard {
             fenced if report.rung.is_none() => {
                 info!(event = "fenced", row = verdict.row, rung, ms, ?fenced, "{}; it takes no writes", verdict.says);
             }
-            fenced => {
-                warn!(
-                    event = "fenced",
-                    row = verdict.row,
-                    before = row,
-                    rung,
-                    ms,
-                    ?fenced,
-                    ?answer,
-                    trouble = report.trouble.join("; "),
-                    "{}: the guard has made the server read-only or ended it",
-                    verdict.says
-                );
-                // The agent may have opened it, and cleared the note, while this fence was under way.
-                self.write_note(reason).await;
-            }
+            fenced => warn!(
+                event = "fenced",
+                row = verdict.row,
+                before,
+                rung,
+                ms,
+                ?fenced,
+                ?answer,
+                trouble,
+                "{}: the guard has made the server read-only or ended it",
+                verdict.says
+            ),
         }
         self.notifier.status(&format!("fenced ({})", verdict.says));
-        self.memory.prove(lease);
-        self.keep_proof();
     }
 
-    /// Tells the agent that this read-only is ours. A disk that hangs does not hold the fence up.
-    async fn write_note(&mut self, reason: Reason) {
-        if self.noting.as_ref().is_some_and(|noting| !noting.is_finished()) {
-            return;
+    /// Writes down what the next guard and the agent are to know, where it has changed. In `run_dir`, which is no disk.
+    fn tell(&mut self) {
+        let Some(presence) = self.presence.as_ref().filter(|_| self.told != self.memory.told) else { return };
+        self.told.clone_from(&self.memory.told);
+        if let Err(error) = presence.write(&self.told.text(&self.boot_id)) {
+            warn!(event = "presence", %error, "the agent cannot be told of a fence: a read-only primary may count as set by hand");
         }
-        let note = self.note.clone();
-        let mut noting = tokio::task::spawn_blocking(move || note.write(Some(reason.code())));
-        let _ = timeout(BRIEFLY, &mut noting).await;
-        self.noting = Some(noting);
-    }
-
-    fn keep_proof(&self) {
-        let (Some(presence), Some(proven)) = (&self.presence, &self.memory.proven) else { return };
-        // In `run_dir`, which is no disk. Lost, the next guard asks once more.
-        let _ = presence.write(&format!("{} {} {}", self.boot_id, proven.until.0, proven.instance));
     }
 
     fn say(&mut self, verdict: &Verdict, answer: Option<&Answer>) {
@@ -311,15 +305,6 @@ impl Guard {
     }
 }
 
-/// What an earlier guard of this boot has proven.
-fn proven_earlier(found: &str, boot_id: &str) -> Option<LeaseId> {
-    let mut words = found.split(' ');
-    let ours = words.next()? == boot_id;
-    let until = words.next()?.parse().ok()?;
-    let instance = words.next()?.to_owned();
-    ours.then_some(LeaseId { until: Moment(until), instance })
-}
-
 /// Reads the file again at each SIGHUP, beside the loop.
 async fn reload_on_hangup(path: PathBuf, next: mpsc::Sender<Config>) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
@@ -329,20 +314,6 @@ async fn reload_on_hangup(path: PathBuf, next: mpsc::Sender<Config>) {
             Ok(Ok(config)) => drop(next.send(config).await),
             Ok(Err(faults)) => error!(event = "reload_failed", "the configuration stays as it was: {faults}"),
             Err(_) => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_proof_counts_in_its_own_boot_alone() {
-        let proof = LeaseId { until: Moment(7), instance: "agent".into() };
-        assert_eq!(proven_earlier("boot 7 agent", "boot"), Some(proof));
-        for text in ["", "boot", "boot x agent", "boot 7", "other 7 agent"] {
-            assert_eq!(proven_earlier(text, "boot"), None, "{text}");
         }
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! What lives here: [`clock`] (moments, wall time, boot and instance ids), [`process`] (the mysqld behind a socket:
 //! found, watched, killed), [`state_dir`] (what outlives a restart, one `run` at a time), [`lease_file`] (the lease as the guard
-//! sees it), [`presence`] (whether agent and guard live), [`notify`] (what systemd is told). What may not: decisions, MySQL's protocol, ZooKeeper. System calls go through `rustix`; there is no unsafe code.
+//! sees it), [`presence`] (whether agent and guard live, and what the guard says), [`notify`] (what systemd is told), [`beside`] (work on
+//! files for those who may not wait). What may not: decisions, MySQL's protocol, ZooKeeper. System calls go through `rustix`; there is no unsafe code.
 
+pub mod beside;
 pub mod clock;
 pub mod lease_file;
 pub mod notify;

@@ -365,7 +365,13 @@ impl World {
     pub(crate) fn read_facts(&mut self, i: usize) {
         let facts = self.servers[i].facts(self.hosts[i].boot, self.t);
         let now = self.now(i);
-        self.agents[i].server.facts = Some((facts, now));
+        let server = &mut self.agents[i].server;
+        // Here, unlike in the world, two readings may fall on one moment; the later one counts.
+        if let Some((_, at)) = &mut server.facts {
+            *at = (*at).min(now - std::time::Duration::from_nanos(1));
+        }
+        server.take_reading(facts, now, None, now);
+        self.hosts[i].fenced = self.agents[i].server.fenced;
         self.agents[i].dirty = true;
     }
 

@@ -51,7 +51,7 @@ impl World {
                 server.done = Some((kind, now));
                 match kind {
                     MysqlKind::Close => server.fenced = Some(Reason::Switchover),
-                    MysqlKind::Open | MysqlKind::Follow => server.fenced = None,
+                    MysqlKind::Open | MysqlKind::Follow => server.lift_fence(now),
                     _ => {}
                 }
                 self.hosts[i].fenced = server.fenced;
