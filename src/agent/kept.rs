@@ -26,10 +26,12 @@ pub async fn watch_fence_marker(state_dir: PathBuf, server: ServerCell) {
         match tokio::fs::try_exists(&marker).await {
             Ok(there) => {
                 complained = false;
-                if server.get().fenced_by_hand != there {
+                // Compared with the view itself, so that whatever stands there otherwise is put right at the next look; and
+                // changed only then, since a change costs two copies of the view.
+                if server.is_fenced_by_hand() != there {
                     info!(event = "fence_marker", there, "fenced by hand, or released from it");
+                    server.change(|server| server.fenced_by_hand = there);
                 }
-                server.change(|server| server.fenced_by_hand = there);
             }
             Err(error) if !complained => {
                 complained = true;

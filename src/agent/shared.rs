@@ -48,6 +48,12 @@ impl ServerCell {
         self.sender.borrow().fenced.is_some()
     }
 
+    /// Whether the marker of the verb `fence` was there when it was looked for last.
+    #[must_use]
+    pub fn is_fenced_by_hand(&self) -> bool {
+        self.sender.borrow().fenced_by_hand
+    }
+
     /// Every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Server> {
