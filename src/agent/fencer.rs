@@ -16,15 +16,11 @@ use crate::core::fencing::time_for;
 use crate::core::reason::Reason;
 use crate::core::records::Mode;
 use crate::core::time::Moment;
-use crate::mysql::fence::{Fence, Fenced};
+use crate::mysql::fence::{Fence, Fenced, KEEP_OPEN, limit_of_use};
 
 /// The longest sleep between two looks at the deadline. A renewal only moves it away, without waking us; a lease just taken
 /// is seen this much later, long before its end (the sum of [`crate::core::timing`] leaves more than that).
 const LOOK: Duration = Duration::from_millis(250);
-/// How often the fence's connections are looked at, and how long that may take.
-const KEEP_OPEN: Duration = Duration::from_millis(500);
-/// A shorter limit than this would close connections of a server that is merely busy.
-const SHORTEST_USE: Duration = Duration::from_millis(50);
 /// How long after a fence the deadline rests, so that a lease that stays lost is not fenced for again at once.
 const REST: Duration = Duration::from_millis(500);
 
@@ -80,13 +76,10 @@ impl Fencer {
                 () = lease_ends(shared, deadline, *last) => Reason::LeaseLost,
                 // At rest: the connections stay open, since a new one takes longer than a fence.
                 () = sleep(KEEP_OPEN) => {
-                    // A server that hangs must not hold up the fence at the lease's end: two connections, each for less than
-                    // half of the time that is left.
-                    let limit = KEEP_OPEN.min(time_before_fence(shared, deadline) / 3);
-                    if limit < SHORTEST_USE {
-                        continue;
-                    }
-                    if let Err(fault) = self.fence.keep_open(limit).await {
+                    // One for each connection.
+                    if let Some(limit) = limit_of_use(time_before_fence(shared, deadline), 2)
+                        && let Err(fault) = self.fence.keep_open(limit).await
+                    {
                         debug!(%fault, "the fence's connections are not open");
                     }
                     continue;

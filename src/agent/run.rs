@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
@@ -11,6 +10,7 @@ use super::fencer::{Fencer, on_panic};
 use super::kept::{opened_epoch, watch_fence_marker};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::note::{self, Note};
+use super::reload::reloads;
 use super::renewal::{Renewals, look_for_guard, mirror};
 use super::shared::{Busy, GuardsFile, ServerCell, Shared, now};
 use super::turn::Turn;
@@ -359,16 +359,13 @@ fn stopped(shared: &Shared) -> End {
     (Exit::Done, String::new())
 }
 
-/// SIGHUP reads the file again. A file that cannot work changes nothing.
+/// Puts into force what SIGHUP has read again.
 async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: watch::Sender<Arc<Own>>) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    let mut reloads = reloads(path);
     loop {
-        if hangup.recv().await.is_none() {
-            return std::future::pending().await;
-        }
-        match crate::config::load(&path) {
-            Err(faults) => error!(event = "reload_failed", "the configuration stays as it was: {faults}"),
-            Ok(next) => {
+        match reloads.recv().await {
+            None => return std::future::pending().await,
+            Some(next) => {
                 let changes = config.reload_differences(&next);
                 info!(event = "reloaded", applied = ?changes.applied, "configuration read again");
                 if !changes.needs_restart.is_empty() {

@@ -1,18 +1,17 @@
 //! The guard's loop: look at the files, decide, ask the server where that matters, fence.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
 use super::sight::Files;
+use crate::agent::reload::reloads;
 use crate::agent::run::own_target;
 use crate::agent::watcher;
 use crate::cli::exit::Exit;
-use crate::config::{self, Config, sections::Mode};
+use crate::config::{Config, sections::Mode};
 use crate::core::fenced::Told;
 use crate::core::guard::{Action, Answer, Ended, LeaseId, Marker, Memory, Sight, Verdict, step};
 use crate::core::reason::Reason;
@@ -21,16 +20,12 @@ use crate::host::clock;
 use crate::host::notify::{self, Notifier};
 use crate::host::presence::{self, Presence};
 use crate::mysql::fault::Fault;
-use crate::mysql::fence::{Fence, Fenced, Report};
+use crate::mysql::fence::{Fence, Fenced, KEEP_OPEN, Report, limit_of_use};
 
 /// The longest time between two looks at the lease file, and between two questions to a server without a lease.
 pub const LOOK: Duration = Duration::from_millis(250);
 /// One question's limit; a new login is part of it.
-const ASK: Duration = Duration::from_millis(500);
-/// How often the connections are used while there is nothing to ask.
-const KEEP_OPEN: Duration = Duration::from_millis(500);
-/// A shorter limit than this would close connections of a server that is merely busy.
-const SHORTEST_USE: Duration = Duration::from_millis(50);
+const ASK: Duration = KEEP_OPEN;
 /// Between two looks at whether an agent lives.
 const AGENT: Duration = Duration::from_secs(1);
 /// Before a fence that failed, or was undone by somebody, is repeated.
@@ -58,8 +53,7 @@ pub async fn run(config: Config, path: &Path) -> End {
         }
     };
     let mut guard = Guard::new(&config, boot_id, presence);
-    let (sender, mut reloads) = mpsc::channel(1);
-    tokio::spawn(reload_on_hangup(path.to_owned(), sender));
+    let mut reloads = reloads(path.to_owned());
     let mut stop = std::pin::pin!(notify::told_to_stop());
     info!(event = "guarding", "the guard watches over the lease of this host's server");
     loop {
@@ -170,14 +164,12 @@ impl Guard {
         }
     }
 
-    /// Keeps the fence's connections open, and knows the server's name, before they are needed. Never beyond half of the time
-    /// that is left before a fence may begin: a server that hangs must not hold that up.
+    /// Keeps the fence's connections open, and knows the server's name, before they are needed.
     async fn keep_open(&mut self, start: Option<Moment>, answered: Option<&Answer>) {
         let now = clock::now();
-        let limit = start.map_or(ASK, |start| ASK.min(start.until(now) / 4));
-        if now.since(self.kept) < KEEP_OPEN || limit < SHORTEST_USE {
-            return;
-        }
+        let left = start.map_or(Duration::MAX, |start| start.until(now));
+        // One for the question, one for each connection.
+        let Some(limit) = limit_of_use(left, 3).filter(|_| now.since(self.kept) >= KEEP_OPEN) else { return };
         self.kept = now;
         let answer = match answered {
             Some(answer) => answer.clone(),
@@ -302,18 +294,5 @@ impl Guard {
             "mysql.user, mysql.password and mysql.socket are used from the next connection on; all other keys at the \
              next start of the guard"
         );
-    }
-}
-
-/// Reads the file again at each SIGHUP, beside the loop.
-async fn reload_on_hangup(path: PathBuf, next: mpsc::Sender<Config>) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
-    while hangup.recv().await.is_some() {
-        let path = path.clone();
-        match tokio::task::spawn_blocking(move || config::load(&path)).await {
-            Ok(Ok(config)) => drop(next.send(config).await),
-            Ok(Err(faults)) => error!(event = "reload_failed", "the configuration stays as it was: {faults}"),
-            Err(_) => {}
-        }
     }
 }

@@ -22,6 +22,10 @@ use super::blockers::{self, Session};
 use super::connect::{Line, Target, literal};
 use super::fault::{Fault, code};
 
+/// How often the connections are used while there is nothing to fence, and how long one use may take.
+pub const KEEP_OPEN: Duration = Duration::from_millis(500);
+/// A shorter limit than this would close connections of a server that is merely busy.
+const SHORTEST_USE: Duration = Duration::from_millis(50);
 /// Between two rounds of killing: others keep coming, above all accounts that `offline_mode` does not stop.
 const ROUND: Duration = Duration::from_millis(20);
 /// One statement's limit when a fence is given up.
@@ -59,6 +63,13 @@ pub struct Report {
     pub harmless: Option<Duration>,
     /// What held it up, for the log; empty where nothing did.
     pub trouble: Vec<String>,
+}
+
+/// The limit of one of so many uses of the connections while there is nothing to fence, `left` being the time before there may
+/// be: all together leave some of it, since a server that hangs must not hold the fence up. None: too little is left.
+#[must_use]
+pub fn limit_of_use(left: Duration, uses: u32) -> Option<Duration> {
+    Some(KEEP_OPEN.min(left / (uses + 1))).filter(|limit| *limit >= SHORTEST_USE)
 }
 
 /// The ladder, with its connections.
@@ -141,7 +152,7 @@ impl Fence {
         }
         let steps = ladder(budget, mysqld.is_some());
         let end = |rung| start + ends(&steps, rung);
-        if self.is_read_only(start + ends(&steps, Rung::ReadOnly) / 2).await.unwrap_or(false) {
+        if self.look(ends(&steps, Rung::ReadOnly) / 2).await.is_ok_and(|(closed, _)| closed) {
             return Report { fenced: Fenced::ReadOnly, harmless: Some(start.elapsed()), ..report };
         }
         let ends = [end(Rung::ReadOnly), end(Rung::Offline), end(Rung::KillSessions)];
@@ -233,13 +244,6 @@ impl Fence {
     async fn reads_on(&mut self, end: Instant) -> Option<bool> {
         let left = end.saturating_duration_since(Instant::now());
         let row = self.hand.row("SELECT @@global.super_read_only AS closed", left).await;
-        row.ok().map(|row| row.is_on("closed"))
-    }
-
-    /// None: no answer by `end`.
-    async fn is_read_only(&mut self, end: Instant) -> Option<bool> {
-        let left = end.saturating_duration_since(Instant::now());
-        let row = self.hand.row(CLOSED, left).await;
         row.ok().map(|row| row.is_on("closed"))
     }
 }
@@ -354,6 +358,14 @@ mod tests {
             holds,
             statement: statement.into(),
         }
+    }
+
+    #[test]
+    fn all_uses_together_leave_time_before_a_fence() {
+        let ms = Duration::from_millis;
+        assert_eq!(limit_of_use(Duration::MAX, 2), Some(KEEP_OPEN));
+        assert_eq!(limit_of_use(ms(600), 2), Some(ms(200)));
+        assert_eq!(limit_of_use(ms(199), 3), None);
     }
 
     #[test]
