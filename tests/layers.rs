@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent", &["core", "config", "zookeeper", "mysql", "host", "http", "cli::exit"]),
     ("datasource", &["core", "zookeeper"]),
     // Never ZooKeeper: what can stop an agent must not stop the guard.
-    ("guard", &["core", "config", "mysql", "host", "cli::exit", "agent::run::own_target", "agent::watcher"]),
+    ("guard", &["core", "config", "mysql", "host", "cli::exit", "agent::reload", "agent::run::own_target", "agent::watcher"]),
     ("cli", &["core", "config", "zookeeper", "mysql", "host", "http", "agent", "guard"]),
 ];
 
