@@ -16,9 +16,9 @@ use crate::core::fenced::Told;
 use crate::core::guard::{Action, Answer, Ended, LeaseId, Marker, Memory, Sight, Verdict, step};
 use crate::core::reason::Reason;
 use crate::core::time::Moment;
-use crate::host::clock;
 use crate::host::notify::{self, Notifier};
 use crate::host::presence::{self, Presence};
+use crate::host::{clock, memory};
 use crate::mysql::fault::Fault;
 use crate::mysql::fence::{Fence, Fenced, KEEP_OPEN, Report, limit_of_use};
 
@@ -58,6 +58,7 @@ pub async fn run(config: Config, path: &Path) -> End {
     info!(event = "guarding", "the guard watches over the lease of this host's server");
     loop {
         let pause = guard.turn().await;
+        guard.settle();
         tokio::select! {
             // Time: the lease's end comes near, or the next question is due.
             () = sleep(pause) => {}
@@ -70,6 +71,17 @@ pub async fn run(config: Config, path: &Path) -> End {
             }
         }
     }
+}
+
+/// What the process keeps in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Footprint {
+    /// All that its start, or a reload, has touched.
+    Start,
+    /// What it has touched since.
+    Settled,
+    /// And what a fence needs.
+    Rehearsed,
 }
 
 /// The guard's state between two turns.
@@ -88,6 +100,8 @@ struct Guard {
     row: &'static str,
     /// When the connections were seen to be open last.
     kept: Moment,
+    /// How far it has come with keeping in memory what it needs, and nothing else.
+    footprint: Footprint,
     /// The agent's pid as last seen, and when that was.
     agent: Option<(Option<u32>, Moment)>,
 }
@@ -107,6 +121,7 @@ impl Guard {
             budget: config.fencing.budget,
             row: "",
             kept: Moment(0),
+            footprint: Footprint::Start,
             agent: None,
         }
     }
@@ -154,6 +169,18 @@ impl Guard {
         (step(&mut self.memory, &sight, clock::now()), Some(answer))
     }
 
+    /// After the first turn, and the first after a reload.
+    fn settle(&mut self) {
+        if self.footprint != Footprint::Start {
+            return;
+        }
+        self.footprint = Footprint::Settled;
+        if let Err(error) = memory::settle() {
+            warn!(event = "memory", %error, "the guard cannot keep itself in memory (LimitMEMLOCK of its unit): where memory is short a \
+                fence may have to wait for the disk that holds its program");
+        }
+    }
+
     async fn ask(&mut self, limit: Duration) -> Answer {
         match self.fence.look(limit).await {
             Ok((true, uuid)) => Answer::ReadOnly { uuid },
@@ -168,8 +195,9 @@ impl Guard {
     async fn keep_open(&mut self, start: Option<Moment>, answered: Option<&Answer>) {
         let now = clock::now();
         let left = start.map_or(Duration::MAX, |start| start.until(now));
-        // One for the question, one for each connection.
-        let Some(limit) = limit_of_use(left, 3).filter(|_| now.since(self.kept) >= KEEP_OPEN) else { return };
+        // One for the question, one for each connection, and once the four of a rehearsal.
+        let uses = if self.footprint == Footprint::Settled { 7 } else { 3 };
+        let Some(limit) = limit_of_use(left, uses).filter(|_| now.since(self.kept) >= KEEP_OPEN) else { return };
         self.kept = now;
         let answer = match answered {
             Some(answer) => answer.clone(),
@@ -182,7 +210,13 @@ impl Guard {
         let _ = step(&mut self.memory, &sight, clock::now());
         if !silent {
             // What failed here is opened at the next try.
-            let _ = self.fence.keep_open(limit).await;
+            let open = self.fence.keep_open(limit).await.is_ok();
+            if open && self.footprint == Footprint::Settled && self.fence.rehearse(limit).await.is_ok() {
+                // What a fence does beside the ladder: a reading on a thread of its own, and a line of the log.
+                let marker = self.files.marker().await;
+                info!(event = "rehearsed", ?marker, "has all in memory that a fence needs");
+                self.footprint = Footprint::Rehearsed;
+            }
         }
     }
 
@@ -289,6 +323,7 @@ impl Guard {
 
     fn reload(&mut self, next: &Config) {
         self.fence.retarget(&own_target(next));
+        self.footprint = Footprint::Start;
         info!(
             event = "reloaded",
             "mysql.user, mysql.password and mysql.socket are used from the next connection on; all other keys at the \

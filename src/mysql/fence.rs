@@ -103,6 +103,24 @@ impl Fence {
         self.hand.run("DO 1", limit).await
     }
 
+    /// Walks the way of a fence without touching anything: the questions, the sessions, a `KILL` of one that cannot be. So that all
+    /// it needs is in memory before a fence needs it ([`crate::host::memory`]).
+    ///
+    /// # Errors
+    /// See [`Fault`]: to be tried again.
+    pub async fn rehearse(&mut self, limit: Duration) -> Result<(), Fault> {
+        self.look(limit).await?;
+        self.closer.run("DO 0", limit).await?;
+        let all = blockers::sessions(&mut self.hand, limit).await?;
+        let _ = blockers::in_words(&all);
+        match self.hand.run("KILL 0", limit).await {
+            Ok(()) | Err(Fault::Server { .. }) => {}
+            Err(fault) => return Err(fault),
+        }
+        let _ = self.process_lives();
+        Ok(())
+    }
+
     /// Logs in with another target from the next connection on (a reload). Those that are open are proven to work and stay.
     pub fn retarget(&mut self, target: &Target) {
         target.user().clone_into(&mut self.user);

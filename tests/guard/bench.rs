@@ -184,14 +184,28 @@ impl Guard {
         }
     }
 
-    /// Resident kilobytes: all, and those that are no pages of a file (which are shared with the agent).
-    pub(crate) fn memory(&self) -> [u64; 2] {
+    /// What it takes.
+    pub(crate) fn memory(&self) -> Memory {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        ["VmRSS:", "RssAnon:"].map(|name| {
+        let value = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.trim().trim_end_matches(" kB").parse().unwrap()
-        })
+        };
+        Memory { resident: value("VmRSS:"), own: value("RssAnon:"), most: value("VmHWM:"), locked: value("VmLck:") }
     }
+}
+
+/// In kilobytes.
+#[derive(Debug)]
+#[allow(dead_code, reason = "printed whole")]
+pub(crate) struct Memory {
+    pub(crate) resident: u64,
+    /// Of these, no pages of a file: not shared with the agent.
+    own: u64,
+    /// Resident at the most since its start.
+    pub(crate) most: u64,
+    /// Locked, in addresses: of those the ones that were touched.
+    pub(crate) locked: u64,
 }
 
 impl Drop for Guard {
