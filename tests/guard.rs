@@ -12,6 +12,8 @@ mod server;
 use std::time::Duration;
 
 use bench::{BUDGET, Bench, boot_id};
+use mysql_ha_agent::core::fenced::WordState;
+use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::host::clock::now;
 use mysql_ha_agent::host::lease_file::{FOR_EVER, LeaseFile};
@@ -19,6 +21,9 @@ use mysql_ha_agent::host::process::Mysqld;
 use mysql_ha_agent::mysql::connect::Connection;
 
 use crate::server::LONG;
+
+/// How exactly [`Bench::closes`] tells when it was: between two of its looks.
+const POLL: Duration = Duration::from_millis(500);
 
 /// A lease long enough to do something in, short enough to wait for.
 const LEASE: Duration = Duration::from_secs(3);
@@ -42,7 +47,27 @@ async fn fenced_at_the_end_of_the_lease_and_not_before() {
     assert!(closed >= until - BUDGET, "closed {:?} before the budget began", (until - BUDGET).since(closed));
     assert!(last_open <= until, "open {:?} after the lease's end", last_open.since(until));
     guard.says("guard has made the server read-only").await;
-    assert_eq!(bench.note().as_deref(), Some("lease_lost"));
+    let word = bench.word().unwrap();
+    assert_eq!(word.reason, Reason::LeaseLost);
+    assert!(matches!(word.state, WordState::Returned(at) if at >= closed - POLL && at <= now()), "{word:?}");
+}
+
+/// 4: what the guard has closed counts as its own until it sees the server open again; a later read-only is somebody else's.
+#[tokio::test]
+async fn a_fence_is_told_until_the_server_is_seen_open() {
+    let bench = Bench::managed().await;
+    let mut lease = bench.lease_file();
+    lease.write(None).unwrap();
+    let guard = bench.guard();
+    guard.says("event=\"fenced\"").await;
+    assert!(bench.word().is_some());
+    let until = now() + LEASE;
+    lease.write(Some(until)).unwrap();
+    bench.server.root_runs(&["SET GLOBAL super_read_only=OFF, GLOBAL read_only=OFF, GLOBAL offline_mode=OFF"]).await;
+    bench.is_unsaid().await;
+    bench.server.root_runs(&["SET GLOBAL super_read_only=ON"]).await;
+    guard.decides("G6").await;
+    assert_eq!(bench.word(), None, "the operator's read-only is not the guard's");
 }
 
 /// 3: a guard that was frozen over the lease's end fences within a second of thawing.
@@ -203,7 +228,7 @@ async fn a_server_that_is_not_under_our_care_is_left_alone() {
         bench.lease_file().write(Some(Moment(1))).unwrap();
         let guard = bench.guard();
         guard.decides(row).await;
-        assert!(bench.is_writable().await && bench.note().is_none(), "{row}");
+        assert!(bench.is_writable().await && bench.word().is_none(), "{row}");
         assert_eq!(bench.server.value("@@global.offline_mode").await, "0", "{row}");
     }
 }
@@ -285,18 +310,21 @@ async fn it_says_when_the_agent_comes_and_goes() {
     assert_eq!(boot_id().len(), 36);
 }
 
-/// What it takes at rest under a lease and without one. The figure is printed; the release build's stands in the README.
+/// What it takes at rest and after a fence: less than at its start, of which it gives back what it does not need; and what it
+/// has needed since is locked. The figures are printed; those of the release build stand in the README.
 #[tokio::test]
 async fn resident_memory() {
     let bench = Bench::managed().await;
-    bench.server.root_runs(&["SET GLOBAL super_read_only=ON"]).await;
     let mut lease = bench.lease_file();
-    lease.write(None).unwrap();
-    let guard = bench.guard();
-    guard.decides("G11").await;
     lease.write(Some(now() + Duration::from_secs(600))).unwrap();
-    guard.decides("G2").await;
-    let [resident, own] = guard.memory();
-    println!("guard: {resident} kB resident, {own} kB of them its own (not shared with its file)");
-    assert!(own > 0 && resident >= own);
+    let guard = bench.guard();
+    guard.says("event=\"rehearsed\"").await;
+    let rest = guard.memory();
+    println!("guard at rest: {rest:?} kB");
+    assert!(rest.resident < rest.most, "nothing of its start was given back: {rest:?}");
+    assert!(rest.locked > rest.resident / 2, "it is not locked: {rest:?}");
+    lease.write(None).unwrap();
+    bench.closes().await;
+    guard.says("event=\"fenced\"").await;
+    println!("guard after a fence: {:?} kB", guard.memory());
 }

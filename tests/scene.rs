@@ -1,6 +1,6 @@
 //! A cluster under its agents, with a client and a probe, and the checks that every live test ends with.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -91,6 +91,16 @@ pub(crate) fn cannot(stage: &Stage) -> bool {
         eprintln!("skipped: the network cannot be cut with loopback addresses; run as root");
     }
     !stage.can_partition()
+}
+
+/// For what is to be tried while time passes: two leases, longer than any session lasts.
+pub(crate) async fn two_leases_pass() {
+    let since = Instant::now();
+    wait_for("two leases have passed", LIMIT, async || match since.elapsed() {
+        passed if passed > Duration::from_secs(6) => Ok(()),
+        passed => Err(format!("{passed:?}")),
+    })
+    .await;
 }
 
 /// Waits until `primary` is named, all others follow it, and everything has been seen once: heartbeats on the

@@ -11,20 +11,16 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
-use super::shared::{FenceNote, Shared, now};
+use super::shared::{Shared, now};
 use crate::core::fencing::time_for;
 use crate::core::reason::Reason;
 use crate::core::records::Mode;
 use crate::core::time::Moment;
-use crate::mysql::fence::{Fence, Fenced};
+use crate::mysql::fence::{Fence, Fenced, KEEP_OPEN, limit_of_use};
 
 /// The longest sleep between two looks at the deadline. A renewal only moves it away, without waking us; a lease just taken
 /// is seen this much later, long before its end (the sum of [`crate::core::timing`] leaves more than that).
 const LOOK: Duration = Duration::from_millis(250);
-/// How often the fence's connections are looked at, and how long that may take.
-const KEEP_OPEN: Duration = Duration::from_millis(500);
-/// A shorter limit than this would close connections of a server that is merely busy.
-const SHORTEST_USE: Duration = Duration::from_millis(50);
 /// How long after a fence the deadline rests, so that a lease that stays lost is not fenced for again at once.
 const REST: Duration = Duration::from_millis(500);
 
@@ -80,13 +76,10 @@ impl Fencer {
                 () = lease_ends(shared, deadline, *last) => Reason::LeaseLost,
                 // At rest: the connections stay open, since a new one takes longer than a fence.
                 () = sleep(KEEP_OPEN) => {
-                    // A server that hangs must not hold up the fence at the lease's end: two connections, each for less than
-                    // half of the time that is left.
-                    let limit = KEEP_OPEN.min(time_before_fence(shared, deadline) / 3);
-                    if limit < SHORTEST_USE {
-                        continue;
-                    }
-                    if let Err(fault) = self.fence.keep_open(limit).await {
+                    // One for each connection.
+                    if let Some(limit) = limit_of_use(time_before_fence(shared, deadline), 2)
+                        && let Err(fault) = self.fence.keep_open(limit).await
+                    {
                         debug!(%fault, "the fence's connections are not open");
                     }
                     continue;
@@ -94,6 +87,7 @@ impl Fencer {
             };
             self.fence_now(reason).await;
             if self.panic.raised.load(Ordering::Acquire) {
+                self.shared.server.settle().await;
                 error!(
                     event = "panic",
                     "a part of the agent has failed; the server was made read-only (unless only observed), the agent ends"
@@ -114,7 +108,7 @@ impl Fencer {
         let budget = time_for(self.shared.own.borrow().fencing_budget, until, started);
         warn!(event = "fencing", %reason, "makes the server read-only");
         // Its first rungs are ours, also where it turns out not to be needed.
-        self.shared.server.change(|server| server.fence_begun = Some(reason));
+        self.shared.server.change(|server| server.fence_begins(started));
         // By itself, for the lease's end: needed until the lease is renewed. By order: whatever the lease says.
         let deadline = self.deadline.clone();
         let needed = || reason != Reason::LeaseLost || deadline.load(Ordering::Acquire) <= until.map_or(0, |at| at.0);
@@ -132,16 +126,7 @@ impl Fencer {
             Fenced::Withdrawn => info!(event = "fence_withdrawn", %reason, ms, "the lease was renewed: fences no more"),
         }
         if matches!(result, Fenced::ReadOnly | Fenced::Dead) {
-            let note = FenceNote::Ended(reason);
-            self.shared.fence_note.write(Some(&note.text()));
-            self.shared.server.change(|server| {
-                note.tell(server, now());
-                // Not the moment of the reading: what was executed since is not in it.
-                if let Some((facts, _)) = &mut server.facts {
-                    facts.super_read_only = true;
-                    facts.read_only = true;
-                }
-            });
+            self.shared.server.change(|server| server.fence_returned(reason, now()));
         }
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::shared::{Note, ServerCell};
+use super::note::{Kept, Note};
+use super::shared::ServerCell;
 use crate::core::memory::OpenedEpoch;
 use crate::core::time::Moment;
 use crate::host::state_dir::fence_marker;
@@ -25,10 +26,12 @@ pub async fn watch_fence_marker(state_dir: PathBuf, server: ServerCell) {
         match tokio::fs::try_exists(&marker).await {
             Ok(there) => {
                 complained = false;
-                if server.get().fenced_by_hand != there {
+                // Compared with the view itself, so that whatever stands there otherwise is put right at the next look; and
+                // changed only then, since a change costs two copies of the view.
+                if server.is_fenced_by_hand() != there {
                     info!(event = "fence_marker", there, "fenced by hand, or released from it");
+                    server.change(|server| server.fenced_by_hand = there);
                 }
-                server.change(|server| server.fenced_by_hand = there);
             }
             Err(error) if !complained => {
                 complained = true;
@@ -55,22 +58,25 @@ pub fn opened_epoch(note: &Note, boot_id: &str, now: Moment) -> Option<OpenedEpo
 }
 
 /// Notes it for the next process.
-pub fn keep_opened_epoch(note: &Note, boot_id: &str, opened: &OpenedEpoch) {
+pub fn keep_opened_epoch(note: &Kept, boot_id: &str, opened: &OpenedEpoch) {
     let kind = if opened.failover { "failover" } else { "asked-for" };
-    note.write(Some(&format!("{} {kind} {boot_id} {} {}", opened.epoch, opened.at.0, opened.primary)));
+    note.set(Some(&format!("{} {kind} {boot_id} {} {}", opened.epoch, opened.at.0, opened.primary)));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::note::keep;
 
-    #[test]
-    fn the_epoch_is_found_again_and_counts_anew_after_a_reboot() {
+    #[tokio::test]
+    async fn the_epoch_is_found_again_and_counts_anew_after_a_reboot() {
         let folder = tempfile::tempdir().unwrap();
         let note = Note::of_epoch(folder.path());
         assert_eq!(opened_epoch(&note, "boot", Moment(9)), None);
         let opened = OpenedEpoch { epoch: 7, primary: "db 1".into(), at: Moment(5), failover: true };
-        keep_opened_epoch(&note, "boot", &opened);
+        let kept = keep(note.clone());
+        keep_opened_epoch(&kept, "boot", &opened);
+        kept.settle().await;
         assert_eq!(opened_epoch(&note, "boot", Moment(9)), Some(opened.clone()));
         assert_eq!(opened_epoch(&note, "later", Moment(9)), Some(OpenedEpoch { at: Moment(9), ..opened }));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::shared::{Busy, FenceNote, Shared, Taken, now};
+use super::shared::{Busy, Shared, Taken, now};
 use super::watcher::Hands;
 use crate::core::action::{MysqlAction, MysqlKind, Purpose, Write};
 use crate::core::reason::Reason;
@@ -144,7 +144,6 @@ impl MysqlLane {
         let kind = action.kind();
         let started = now();
         let mut hands = self.hands.lock().await;
-        let noted = self.shared.fence_note.read();
         let result = hands.control().execute(&action).await;
         let ms = now().since(started).as_secs_f64() * 1000.0;
         if kind != MysqlKind::WaitApplied {
@@ -153,24 +152,21 @@ impl MysqlLane {
                 Err(error) => warn!(event = "failed", action = ?kind, ms, %error, "on MySQL"),
             }
         }
-        let fenced = fence_note(kind, result.is_ok());
-        match fenced {
-            Some(Some(reason)) => self.shared.fence_note.write(Some(&FenceNote::Ended(reason).text())),
-            // A fence of the guard that began meanwhile has written anew.
-            Some(None) => self.shared.fence_note.clear(noted.as_deref()),
-            None => {}
-        }
         if let Ok(done @ (Done::Done | Done::Closed { .. })) = &result {
             self.shared.server.change(|server| {
                 anticipate(server, &action, done);
-                if let Some(note) = fenced {
-                    (server.fenced, server.fence_begun) = (note, None);
+                match kind {
+                    MysqlKind::Close => (server.fenced, server.fence_begun) = (Some(Reason::Switchover), None),
+                    // Not `FollowTarget`: a switch that is undone or raced for finds what `Close` has noted.
+                    MysqlKind::Open | MysqlKind::Follow => server.lift_fence(started),
+                    _ => {}
                 }
             });
         }
         let asked = now();
         let facts = hands.facts().await;
         drop(hands);
+        let word = self.shared.guards_word(facts.as_ref()).await;
         self.shared.server.change(|server| {
             match &result {
                 Ok(done) => {
@@ -185,7 +181,7 @@ impl MysqlLane {
                 Err(error) => server.failure = Some(Failure { kind, why: error.to_string(), at: now() }),
             }
             if let Some(facts) = facts {
-                server.facts = Some((facts, asked));
+                server.take_reading(facts, asked, word.as_ref(), now());
             }
         });
         drop(taken);
@@ -215,15 +211,5 @@ fn anticipate(server: &mut Server, action: &MysqlAction, done: &Done) {
             *at = now();
         }
         _ => {}
-    }
-}
-
-/// What an action changes in the record of who made the server read-only.
-fn fence_note(kind: MysqlKind, succeeded: bool) -> Option<Option<Reason>> {
-    match kind {
-        MysqlKind::Close if succeeded => Some(Some(Reason::Switchover)),
-        // Not `FollowTarget`: a switch that is undone or raced for finds what `Close` has noted.
-        MysqlKind::Open | MysqlKind::Follow if succeeded => Some(None),
-        _ => None,
     }
 }

@@ -10,6 +10,8 @@
 //! | [`fencer`] | makes the server read-only: a task, a connection and a deadline of its own |
 //! | [`acquaint`] | makes our replication account known where it will be needed |
 //! | [`kept`] | what the operator's rules need to outlive a restart |
+//! | [`reload`] | SIGHUP |
+//! | [`note`] | the lines kept in `state_dir`, and their one writer |
 //! | [`shared`] | what the tasks share, and who writes which part |
 //! | [`record`] | what is published of our server |
 //! | [`log`] | where the records of `tracing` go |
@@ -22,7 +24,9 @@ pub mod fencer;
 pub mod kept;
 pub mod lanes;
 pub mod log;
+pub mod note;
 pub mod record;
+pub mod reload;
 pub mod renewal;
 pub mod run;
 pub mod shared;

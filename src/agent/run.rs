@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
 use super::acquaint::acquaint;
 use super::fencer::{Fencer, on_panic};
-use super::kept::watch_fence_marker;
+use super::kept::{opened_epoch, watch_fence_marker};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
+use super::note::{self, Note};
+use super::reload::reloads;
 use super::renewal::{Renewals, look_for_guard, mirror};
-use super::shared::{Busy, Note, ServerCell, Shared, now};
+use super::shared::{Busy, GuardsFile, ServerCell, Shared, now};
 use super::turn::Turn;
 use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
@@ -19,6 +20,8 @@ use crate::config::sections::{Endpoint, Readers};
 use crate::config::{Config, HostPort};
 use crate::core::degrade::Policy;
 use crate::core::gtid::GtidSet;
+use crate::core::memory::Memory;
+use crate::core::reason::Reason;
 use crate::core::records::{Mode, Role};
 use crate::core::view::{Held, Own};
 use crate::host::clock;
@@ -208,8 +211,11 @@ impl Start {
         let (own_sender, own_receiver) = watch::channel(Arc::new(own));
         let (decisions, decision) = watch::channel(None);
         let (watermarks, watermark) = watch::channel(GtidSet::new());
-        let fence_note = Arc::new(Note::of_fence(&config.state_dir));
-        let server = ServerCell::new(fence_note.fence());
+        let fence_note = Note::of_fence(&config.state_dir);
+        let fenced = fence_note.read().as_deref().map(Reason::from_code);
+        // An observer leaves nothing behind that a later life in another mode would go by.
+        let notes_it = own_receiver.borrow().mode != Mode::Observe;
+        let server = ServerCell::new(fenced, notes_it.then(|| note::keep(fence_note)));
         let marker = fence_marker(&config.state_dir);
         // Before any task runs: a restarted agent must not open what was fenced by hand.
         let fenced_by_hand = marker.try_exists().unwrap_or_else(|error| {
@@ -218,7 +224,10 @@ impl Start {
         });
         server.change(|server| server.fenced_by_hand = fenced_by_hand);
         tokio::spawn(watch_fence_marker(config.state_dir.clone(), server.clone()));
-        let shared = Shared { own: own_receiver, server, decision, watermark, fence_note };
+        let guard_path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
+        let boot_id = own_receiver.borrow().boot_id.clone();
+        let guard = GuardsFile::new(guard_path.clone(), &boot_id);
+        let shared = Shared { own: own_receiver, server, decision, watermark, guard };
         let name = Arc::new(Name::new(writer.clone(), config.name.clone(), clock::now));
         let keeper = Arc::new(LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), clock::now));
 
@@ -228,7 +237,6 @@ impl Start {
         let (fatal, mut ended) = mpsc::channel::<End>(4);
 
         let mysqld = watcher::watch_process(&config);
-        let boot_id = shared.own.borrow().boot_id.clone();
         let fencer = Fencer {
             shared: shared.clone(),
             fence: watcher::fence(&config, mysqld.clone()),
@@ -241,7 +249,6 @@ impl Start {
         let (mirrored, held) = watch::channel(None);
         tokio::spawn(mirror(keeper.held(), lease_file, mirrored));
         let (guards, guard) = watch::channel(None);
-        let guard_path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
         tokio::spawn(look_for_guard(guard_path, guards));
         tokio::spawn(watch_timing(link, config.clone(), fatal.clone()));
         let renewals = Renewals {
@@ -264,6 +271,13 @@ impl Start {
         tokio::spawn(Watcher::new(&config, &shared, mysqld, watermarks).run());
         let mysql = MysqlLane { busy: Busy::default(), hands, shared: shared.clone() };
         tokio::spawn(mysql.clone().keep_open());
+        let (opened_note, epoch_note) = (Note::of_opening(&config.state_dir), Note::of_epoch(&config.state_dir));
+        // What an earlier process noted for this one.
+        let remembered = Memory {
+            opened_incarnation: opened_note.read(),
+            opened_epoch: opened_epoch(&epoch_note, &boot_id, now()),
+            ..Memory::default()
+        };
         let turn = Turn {
             shared: shared.clone(),
             ensemble: viewer.view(),
@@ -276,9 +290,10 @@ impl Start {
             fence: orders,
             hurry,
             notifier: Notifier::default(),
-            opened_note: Note::of_opening(&config.state_dir),
-            epoch_note: Note::of_epoch(&config.state_dir),
-            state_dir,
+            remembered,
+            opened_note: note::keep(opened_note),
+            epoch_note: note::keep(epoch_note),
+            state_dir: Arc::new(state_dir),
             marked: false,
         };
         tokio::spawn(async move {
@@ -292,7 +307,10 @@ impl Start {
             // A panic was answered with a fence.
             _ = fenced => (Exit::No, "a part of the agent has failed (see the log above); the server was made read-only".to_owned()),
             // systemd or an operator stops us: the lease stays behind, a restart takes it over.
-            () = notify::told_to_stop() => stopped(&shared),
+            () = notify::told_to_stop() => {
+                shared.server.settle().await;
+                stopped(&shared)
+            }
             // Never ends.
             () = reload => (Exit::No, "unreachable: reloading ended".to_owned()),
         }
@@ -362,16 +380,13 @@ fn stopped(shared: &Shared) -> End {
     (Exit::Done, String::new())
 }
 
-/// SIGHUP reads the file again. A file that cannot work changes nothing.
+/// Puts into force what SIGHUP has read again.
 async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: watch::Sender<Arc<Own>>) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    let mut reloads = reloads(path);
     loop {
-        if hangup.recv().await.is_none() {
-            return std::future::pending().await;
-        }
-        match crate::config::load(&path) {
-            Err(faults) => error!(event = "reload_failed", "the configuration stays as it was: {faults}"),
-            Ok(next) => {
+        match reloads.recv().await {
+            None => return std::future::pending().await,
+            Some(next) => {
                 let changes = config.reload_differences(&next);
                 info!(event = "reloaded", applied = ?changes.applied, "configuration read again");
                 if !changes.needs_restart.is_empty() {

@@ -4,30 +4,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, Notify, watch};
 
+use super::note::Kept;
+use crate::core::fenced::{Told, Word};
 use crate::core::gtid::GtidSet;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
-use crate::core::time::Moment;
-use crate::core::view::{Own, Server};
-use crate::host::clock;
+use crate::core::view::{Own, Server, ServerFacts};
+use crate::host::beside::Beside;
+use crate::host::{clock, presence};
 
 /// Our own server as last seen. The watcher writes health and process; whoever has read the server writes the facts.
 #[derive(Debug, Clone)]
 pub struct ServerCell {
     sender: Arc<watch::Sender<Server>>,
+    /// Keeps [`Server::fenced`] over a restart.
+    note: Option<Kept>,
 }
 
 impl ServerCell {
-    /// Nothing seen yet, but what a predecessor or the guard left behind: that it had fenced the server.
+    /// Nothing seen yet, but what a predecessor left behind: that it had fenced the server. `note`: where that is kept.
     #[must_use]
-    pub fn new(note: Option<FenceNote>) -> Self {
-        let mut server = Server::default();
-        if let Some(note) = note {
-            note.tell(&mut server, now());
-        }
-        Self { sender: Arc::new(watch::Sender::new(server)) }
+    pub fn new(fenced: Option<Reason>, note: Option<Kept>) -> Self {
+        Self { sender: Arc::new(watch::Sender::new(Server { fenced, ..Server::default() })), note }
     }
 
     /// A copy of what is known now.
@@ -42,10 +42,29 @@ impl ServerCell {
         self.sender.borrow().facts.as_ref().is_some_and(|(facts, _)| facts.writable())
     }
 
+    /// Whether we have made it read-only.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.sender.borrow().fenced.is_some()
+    }
+
+    /// Whether the marker of the verb `fence` was there when it was looked for last.
+    #[must_use]
+    pub fn is_fenced_by_hand(&self) -> bool {
+        self.sender.borrow().fenced_by_hand
+    }
+
     /// Every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Server> {
         self.sender.subscribe()
+    }
+
+    /// Waits until the note of the last fence is on the disk, or the disk hangs: for whoever is about to end the process.
+    pub async fn settle(&self) {
+        if let Some(note) = &self.note {
+            note.settle().await;
+        }
     }
 
     /// Changes a part; those who wait are woken only where something differs.
@@ -53,6 +72,10 @@ impl ServerCell {
         self.sender.send_if_modified(|server| {
             let before = server.clone();
             edit(server);
+            // In here, so that the note is handed over in the order of the changes (interleaving 8 of `core::fenced`).
+            if let Some(note) = self.note.as_ref().filter(|_| server.fenced != before.fenced) {
+                note.set(server.fenced.map(Reason::code));
+            }
             *server != before
         });
     }
@@ -69,108 +92,38 @@ pub struct Shared {
     pub decision: watch::Receiver<Option<Arc<Decision>>>,
     /// Executed, read before the last acknowledged heartbeat was sent (interleaving 17).
     pub watermark: watch::Receiver<GtidSet>,
-    /// Where the fence's reason is kept over a restart.
-    pub fence_note: Arc<Note>,
+    /// Where the guard says what it has fenced.
+    pub guard: GuardsFile,
 }
 
-/// What the note of a fence says.
-///
-/// The guard writes it before its fence, so that an agent which sees the first rungs does not take them for somebody else's.
-/// Until the fence has returned that proves nothing: the variable reads ON while its statement still waits for commits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FenceNote {
-    /// It may have come to its end or not.
-    Begun(Reason),
-    /// The server was read-only or dead.
-    Ended(Reason),
-}
-
-impl FenceNote {
-    /// For the file. No two are the same: who has opened the server takes back only the one that was there before.
-    #[must_use]
-    pub fn text(self) -> String {
-        let at = now().0;
-        match self {
-            FenceNote::Begun(reason) => format!("{} begun {at}", reason.code()),
-            FenceNote::Ended(reason) => format!("{} ended {at}", reason.code()),
-        }
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let reason = Reason::from_code(words.next()?);
-        Some(if words.next() == Some("begun") { FenceNote::Begun(reason) } else { FenceNote::Ended(reason) })
-    }
-
-    /// What an agent that finds it at `now` knows by it. A reading from before may lack the last commits.
-    pub fn tell(self, server: &mut Server, now: Moment) {
-        match self {
-            FenceNote::Begun(reason) => server.fence_begun = Some(reason),
-            FenceNote::Ended(reason) => {
-                server.fenced = Some(reason);
-                server.fenced_at = Some(now);
-            }
-        }
-    }
-}
-
-/// One line kept in `state_dir` over restarts of the agent.
-#[derive(Debug)]
-pub struct Note {
+/// The guard's own file, as the agent reads it.
+#[derive(Debug, Clone)]
+pub struct GuardsFile {
     path: PathBuf,
+    boot_id: String,
+    reading: Arc<Mutex<Beside<Option<String>>>>,
 }
 
-impl Note {
-    /// The reason of a fence: a restarted agent must know that the server's read-only is ours.
+impl GuardsFile {
+    /// At `path`; what it says counts in this boot alone.
     #[must_use]
-    pub fn of_fence(state_dir: &std::path::Path) -> Self {
-        Self { path: state_dir.join("fenced") }
+    pub fn new(path: PathBuf, boot_id: &str) -> Self {
+        Self { path, boot_id: boot_id.to_owned(), reading: Arc::default() }
     }
 
-    /// The life of the server that was opened: a restarted agent must know whether mysqld was restarted meanwhile.
-    #[must_use]
-    pub fn of_opening(state_dir: &std::path::Path) -> Self {
-        Self { path: state_dir.join("opened") }
+    /// What the guard says of its last fence.
+    async fn word(&self) -> Option<Word> {
+        let path = self.path.clone();
+        let line = self.reading.lock().await.run(move || presence::line(&path)).await.flatten()?;
+        Told::of(&line, &self.boot_id).word
     }
+}
 
-    /// The present epoch and when it was first seen opened (see [`super::kept`]).
-    #[must_use]
-    pub fn of_epoch(state_dir: &std::path::Path) -> Self {
-        Self { path: state_dir.join("epoch") }
-    }
-
-    /// What was noted.
-    #[must_use]
-    pub fn read(&self) -> Option<String> {
-        let text = std::fs::read_to_string(&self.path).ok()?;
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    }
-
-    /// What the note of a fence says.
-    #[must_use]
-    pub fn fence(&self) -> Option<FenceNote> {
-        FenceNote::read(&self.read()?)
-    }
-
-    /// Clears what read `before` at an earlier moment, and nothing that was written since.
-    pub fn clear(&self, before: Option<&str>) {
-        if self.read().as_deref() == before {
-            self.write(None);
-        }
-    }
-
-    /// Notes or clears. A full disk is no reason to stop: the note only spares an operator one command.
-    pub fn write(&self, text: Option<&str>) {
-        let result = match text {
-            Some(text) => std::fs::write(&self.path, text),
-            None => std::fs::remove_file(&self.path).or_else(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            }),
-        };
-        if let Err(error) = result {
-            tracing::warn!(path = %self.path.display(), %error, "cannot be noted; after a restart of this agent a read-only primary may count as set by hand, and failover.cooldown counts anew");
-        }
+impl Shared {
+    /// The guard's word on a reading, where it matters: read-only, and not by us. Before the view is locked, since it reads a file.
+    pub async fn guards_word(&self, facts: Option<&ServerFacts>) -> Option<Word> {
+        let matters = facts.is_some_and(|facts| facts.super_read_only) && !self.server.is_fenced();
+        if matters { self.guard.word().await } else { None }
     }
 }
 
@@ -207,41 +160,6 @@ impl Drop for Taken {
 
 /// Now, on the clock that decisions use.
 #[must_use]
-pub fn now() -> Moment {
+pub fn now() -> crate::core::time::Moment {
     clock::now()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_says_whether_the_fence_has_returned() {
-        let folder = tempfile::tempdir().unwrap();
-        let note = Note::of_fence(folder.path());
-        assert_eq!(note.fence(), None);
-        for says in [FenceNote::Begun(Reason::LeaseLost), FenceNote::Ended(Reason::MysqlSilent)] {
-            note.write(Some(&says.text()));
-            assert_eq!(note.fence(), Some(says));
-        }
-        note.write(Some("lease_lost"));
-        assert_eq!(note.fence(), Some(FenceNote::Ended(Reason::LeaseLost)), "of an earlier version");
-        let mut server = Server::default();
-        FenceNote::Begun(Reason::LeaseLost).tell(&mut server, Moment(7));
-        assert_eq!((server.fenced, server.fence_begun, server.fenced_at), (None, Some(Reason::LeaseLost), None));
-    }
-
-    /// The guard fences between an opening and the taking back of the note that was there before.
-    #[test]
-    fn a_note_that_was_written_since_is_not_cleared() {
-        let folder = tempfile::tempdir().unwrap();
-        let note = Note::of_fence(folder.path());
-        note.write(Some(&FenceNote::Ended(Reason::LeaseLost).text()));
-        let before = note.read();
-        note.write(Some(&FenceNote::Ended(Reason::LeaseLost).text()));
-        note.clear(before.as_deref());
-        assert_eq!(note.fence(), Some(FenceNote::Ended(Reason::LeaseLost)));
-        note.clear(note.read().as_deref());
-        assert_eq!(note.fence(), None);
-    }
 }

@@ -7,9 +7,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::kept::{keep_opened_epoch, opened_epoch};
+use super::kept::keep_opened_epoch;
 use super::lanes::{MysqlLane, ZookeeperLane, is_note};
-use super::shared::{Note, Shared, now};
+use super::note::Kept;
+use super::shared::{Shared, now};
 use crate::core::action::{Action, Write};
 use crate::core::memory::Memory;
 use crate::core::outcome::Decision;
@@ -50,13 +51,15 @@ pub struct Turn {
     /// Asks for a renewal or publication now.
     pub hurry: mpsc::Sender<()>,
     /// The marker that this server is under our care.
-    pub state_dir: StateDir,
+    pub state_dir: Arc<StateDir>,
     /// systemd.
     pub notifier: Notifier,
+    /// What an earlier process noted for this one.
+    pub remembered: Memory,
     /// Which life of the server was opened.
-    pub opened_note: Note,
+    pub opened_note: Kept,
     /// When the present epoch was first seen opened.
-    pub epoch_note: Note,
+    pub epoch_note: Kept,
     /// The marker has been written.
     pub marked: bool,
 }
@@ -64,7 +67,7 @@ pub struct Turn {
 impl Turn {
     /// Runs until the core refuses to go on; returns why.
     pub async fn run(mut self) -> String {
-        let mut memory = self.remembered();
+        let mut memory = std::mem::take(&mut self.remembered);
         let mut server = self.shared.server.changes();
         loop {
             let view = self.view();
@@ -73,7 +76,10 @@ impl Turn {
             // An observer leaves nothing behind that a later life in another mode would go by.
             let keeps = view.own.mode != Mode::Observe;
             if keeps && memory.opened_incarnation != opened {
-                self.opened_note.write(memory.opened_incarnation.as_deref());
+                self.opened_note.set(memory.opened_incarnation.as_deref());
+                // Before the server is opened: a successor that does not know of this life would take a read-only that still
+                // waits for commits for a closed server.
+                self.opened_note.settle().await;
             }
             if let Some(seen) = memory.opened_epoch.as_ref().filter(|seen| keeps && epoch.as_ref() != Some(*seen)) {
                 keep_opened_epoch(&self.epoch_note, &view.own.boot_id, seen);
@@ -98,16 +104,6 @@ impl Turn {
                 // Time alone: waits that end, ages that grow.
                 () = sleep(pause) => {}
             }
-        }
-    }
-
-    /// What an earlier process noted for this one.
-    fn remembered(&self) -> Memory {
-        let boot_id = self.shared.own.borrow().boot_id.clone();
-        Memory {
-            opened_incarnation: self.opened_note.read(),
-            opened_epoch: opened_epoch(&self.epoch_note, &boot_id, now()),
-            ..Memory::default()
         }
     }
 
@@ -178,9 +174,12 @@ impl Turn {
         if ours && guarded {
             let marker =
                 Member { cluster: view.own.cluster.clone(), server_uuid: facts.server_uuid.clone(), adopted: true };
-            if let Err(error) = self.state_dir.set_member(&marker) {
-                warn!(%error, "cannot mark this server as managed: a start without ZooKeeper would not fence it");
-            }
+            let state_dir = self.state_dir.clone();
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = state_dir.set_member(&marker) {
+                    warn!(%error, "cannot mark this server as managed: a start without ZooKeeper would not fence it");
+                }
+            });
             self.marked = true;
         }
     }

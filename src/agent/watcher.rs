@@ -232,32 +232,19 @@ impl Watcher {
         if let Some(heartbeat) = &tried.heartbeat {
             self.watermarks.send_replace(heartbeat.1.clone());
         }
+        // The guard may have fenced it while we were frozen or cut off: without this a read-only of ours would count as set by
+        // hand, and nobody would open the server again.
+        let word = self.shared.guards_word(tried.facts.as_ref().map(|(facts, _)| facts)).await;
         self.shared.server.change(|server| {
             server.unacknowledged = tried.unacknowledged;
             if tried.heartbeat.is_some() {
                 server.heartbeat = tried.heartbeat;
             }
+            if let Some((facts, asked)) = tried.facts {
+                server.take_reading(facts, asked, word.as_ref(), now());
+            }
             if tried.unsupported.is_some() {
                 server.unsupported = tried.unsupported;
-            }
-            if let Some((mut facts, asked)) = tried.facts {
-                server.unsupported = None;
-                // The guard may have fenced it while we were frozen or cut off: without this a read-only of ours would
-                // count as set by hand, and nobody would open the server again. Its note is older than its fence.
-                if facts.super_read_only
-                    && server.fenced.is_none()
-                    && let Some(note) = self.shared.fence_note.fence()
-                {
-                    note.tell(server, now());
-                }
-                // Asked before our fence had returned: of this alone more is known.
-                if server.fenced.is_some() && Some(asked) < server.fenced_at {
-                    (facts.read_only, facts.super_read_only) = (true, true);
-                }
-                // An action may have read the server after this probe had asked.
-                if server.facts.as_ref().is_none_or(|(_, at)| *at < asked) {
-                    server.facts = Some((facts, asked));
-                }
             }
         });
         self.judged(tried.outcome);

@@ -61,24 +61,8 @@ pub fn main() -> ExitCode {
 async fn verb(cli: Cli, config: Config) -> ExitCode {
     let json = cli.json;
     match cli.verb {
-        Verb::Run => {
-            let level = LevelFilter::from_level(config.log.level);
-            crate::agent::log::start(level, &config.cluster, &config.name);
-            let (exit, text) = crate::agent::run::run(config, &cli.config).await;
-            if !text.is_empty() {
-                tracing::error!(event = "ended", code = exit.code(), "{text}");
-            }
-            exit.into()
-        }
-        Verb::Guard => {
-            let level = LevelFilter::from_level(config.log.level);
-            crate::agent::log::start(level, &config.cluster, &config.name);
-            let (exit, text) = crate::guard::run::run(config, &cli.config).await;
-            if !text.is_empty() {
-                tracing::error!(event = "ended", code = exit.code(), "{text}");
-            }
-            exit.into()
-        }
+        Verb::Run => serve(&config, crate::agent::run::run(config.clone(), &cli.config)).await,
+        Verb::Guard => serve(&config, crate::guard::run::run(config.clone(), &cli.config)).await,
         Verb::Check(args) => {
             let report = check::check(&config).await;
             if args.nagios {
@@ -125,6 +109,17 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
             Exit::Usage.into()
         }
     }
+}
+
+/// A service until its end, with its log. `service` has not begun yet, as no future has before it is awaited.
+async fn serve(config: &Config, service: impl Future<Output = (Exit, String)>) -> ExitCode {
+    let level = LevelFilter::from_level(config.log.level);
+    crate::agent::log::start(level, &config.cluster, &config.name);
+    let (exit, text) = service.await;
+    if !text.is_empty() {
+        tracing::error!(event = "ended", code = exit.code(), "{text}");
+    }
+    exit.into()
 }
 
 fn show(json: bool, value: &impl Serialize, text: impl FnOnce() -> String) {

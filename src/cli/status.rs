@@ -118,10 +118,9 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
     for member in members {
         match (&member.agent, member.state) {
             (None, _) => problems.push(format!("{}: its agent is not running", member.name)),
-            (Some(agent), _) if agent.reason == Reason::OldPrimaryUnfenced => {
-                problems.push(format!("{}: {}", member.name, agent.detail));
-            }
-            (Some(agent), _) if matches!(agent.reason, Reason::NotAutomatic | Reason::FencedByHand) => {
+            (Some(agent), _)
+                if matches!(agent.reason, Reason::OldPrimaryUnfenced | Reason::NotAutomatic | Reason::FencedByHand) =>
+            {
                 problems.push(format!("{}: {}", member.name, agent.detail));
             }
             (Some(agent), _) if agent.fenced_by_hand => {

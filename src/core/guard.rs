@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
+use super::fenced::{Told, Word, WordState};
 use super::fencing::time_for;
+use super::reason::Reason;
 use super::time::Moment;
 
 /// The lease as the file said it last, of this boot of the host. Content of another boot counts as no file: its moments mean
@@ -22,7 +24,7 @@ pub struct Lease {
     pub instance: String,
 }
 
-/// Names one ended lease, for [`Memory::proven`]. A renewal is another one.
+/// Names one ended lease, for [`Told::proven`]. A renewal is another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseId {
     /// Its end.
@@ -83,8 +85,23 @@ pub struct Memory {
     pub uuid: Option<String>,
     /// Whether the last answer was [`Answer::Down`]; none before the first.
     pub down: Option<bool>,
-    /// The ended lease after which the server was seen read-only or dead.
-    pub proven: Option<LeaseId>,
+    /// Whether there was a word before the fence that is under way.
+    pub earlier: bool,
+    /// What the next guard and the agent are told: which ended lease is proven closed, and of the last fence.
+    pub told: Told,
+}
+
+/// How a fence of the guard ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The server was read-only or dead before.
+    NothingToDo,
+    /// It is read-only or dead.
+    Closed,
+    /// Given up: a lease holds again. What was closed by then the agent opens.
+    Withdrawn,
+    /// Neither is certain.
+    Failed,
 }
 
 /// What is to be done.
@@ -115,21 +132,53 @@ pub struct Verdict {
 }
 
 impl Memory {
-    /// Notes what became of a fence or an answer: the server cannot take writes.
-    pub fn prove(&mut self, lease: Option<LeaseId>) {
-        if lease.is_some() {
-            self.proven = lease;
+    /// A fence begins that has ended `by` then, one way or another. To be told before its first statement.
+    pub fn fence_begins(&mut self, reason: Reason, by: Moment) {
+        self.earlier = self.told.word.is_some();
+        self.told.word = Some(Word { reason, state: WordState::UnderWay(by) });
+    }
+
+    /// How it ended, at `now`; `lease`: whose end it was.
+    pub fn fence_ended(&mut self, ended: Ended, lease: Option<LeaseId>, now: Moment) {
+        if matches!(ended, Ended::NothingToDo | Ended::Closed) {
+            self.prove(lease);
+        }
+        match ended {
+            // Somebody else's read-only, unless a fence of ours stands from before (of a guard that died in it, of a try that
+            // failed).
+            Ended::NothingToDo if !self.earlier => self.told.word = None,
+            Ended::NothingToDo | Ended::Closed | Ended::Withdrawn => {
+                if let Some(word) = &mut self.told.word {
+                    word.state = WordState::Returned(now);
+                }
+            }
+            Ended::Failed => {}
         }
     }
 
-    fn note(&mut self, answer: &Answer, ended: Option<&LeaseId>) {
+    fn prove(&mut self, lease: Option<LeaseId>) {
+        if lease.is_some() {
+            self.told.proven = lease;
+        }
+    }
+
+    fn note(&mut self, answer: &Answer, ended: Option<&LeaseId>, now: Moment) {
         self.down = Some(*answer == Answer::Down);
         match answer {
             Answer::ReadOnly { uuid } => {
                 self.uuid = Some(uuid.clone());
                 self.prove(ended.cloned());
+                // A guard that died in its fence left this: the question sees a statement that waits, and there is none.
+                if let Some(word) = &mut self.told.word
+                    && matches!(word.state, WordState::UnderWay(_))
+                {
+                    word.state = WordState::Returned(now);
+                }
             }
-            Answer::Writable { uuid } => self.uuid = Some(uuid.clone()),
+            Answer::Writable { uuid } => {
+                self.uuid = Some(uuid.clone());
+                self.told.word = None;
+            }
             Answer::Down => self.prove(ended.cloned()),
             Answer::Silent(_) => {}
         }
@@ -145,7 +194,7 @@ pub fn step(memory: &mut Memory, sight: &Sight, now: Moment) -> Verdict {
     if let Some(answer) = &sight.answer {
         // While the lease holds an answer proves nothing of the time after it.
         let over = until.is_none_or(|until| now >= until - sight.budget);
-        memory.note(answer, ended.as_ref().filter(|_| over));
+        memory.note(answer, ended.as_ref().filter(|_| over), now);
     }
     if sight.observe {
         return verdict("G1", "failover.mode is observe: nothing is touched", Action::Rest(None));
@@ -169,7 +218,7 @@ pub fn step(memory: &mut Memory, sight: &Sight, now: Moment) -> Verdict {
         }
         _ => {}
     }
-    let unproven = ended.filter(|ended| memory.proven.as_ref() != Some(ended));
+    let unproven = ended.filter(|ended| memory.told.proven.as_ref() != Some(ended));
     let fence = |lease| Action::Fence { within: time_for(sight.budget, until, now), lease };
     match (&sight.answer, unproven) {
         // The ladder asks first by itself; a question of ours would only cost time.
@@ -227,7 +276,13 @@ mod tests {
 
     /// A guard that has seen its server answer.
     fn acquainted() -> Memory {
-        Memory { uuid: Some(OURS.into()), down: Some(false), proven: None }
+        Memory { uuid: Some(OURS.into()), down: Some(false), ..Memory::default() }
+    }
+
+    fn fenced(memory: &mut Memory, ended: Ended, now: u64) -> Option<WordState> {
+        memory.fence_begins(Reason::LeaseLost, at(now + 1));
+        memory.fence_ended(ended, None, at(now));
+        memory.told.word.as_ref().map(|word| word.state)
     }
 
     fn row(memory: &mut Memory, sight: &Sight, now: u64) -> &'static str {
@@ -272,7 +327,7 @@ mod tests {
         let mut memory = acquainted();
         let lease = Some(lease(Some(10)));
         assert!(fences(&mut memory, &sight(lease.clone(), None), 9));
-        memory.prove(Some(LeaseId { until: at(10), instance: "agent".into() }));
+        memory.fence_ended(Ended::Closed, Some(LeaseId { until: at(10), instance: "agent".into() }), at(9));
         for now in [11, 20, 3000] {
             assert_eq!(row(&mut memory, &sight(lease.clone(), None), now), "G0");
             assert!(fences(&mut memory, &sight(lease.clone(), writable()), now));
@@ -337,5 +392,36 @@ mod tests {
         let paused = |until| Some(Lease { paused: Some(at(until)), ..lease(Some(10)) });
         assert_eq!(row(&mut acquainted(), &sight(paused(30), writable()), 29), "G3");
         assert!(fences(&mut acquainted(), &sight(paused(30), writable()), 30));
+    }
+
+    #[test]
+    fn a_fence_is_told_until_the_server_takes_writes_again() {
+        for ended in [Ended::Closed, Ended::Withdrawn] {
+            let mut memory = acquainted();
+            assert_eq!(fenced(&mut memory, ended, 5), Some(WordState::Returned(at(5))));
+            // The agent has the lease and has not opened yet.
+            step(&mut memory, &sight(Some(lease(Some(30))), read_only()), at(6));
+            assert!(memory.told.word.is_some());
+            step(&mut memory, &sight(Some(lease(Some(30))), writable()), at(7));
+            assert_eq!(memory.told.word, None);
+        }
+    }
+
+    /// Interleaving 6 of `core::fenced`: what the operator has closed stays his.
+    #[test]
+    fn read_only_of_somebody_else_is_not_told_as_ours() {
+        let mut memory = acquainted();
+        assert_eq!(fenced(&mut memory, Ended::NothingToDo, 5), None);
+        assert_eq!(fenced(&mut memory, Ended::Closed, 6), Some(WordState::Returned(at(6))));
+        assert_eq!(fenced(&mut memory, Ended::NothingToDo, 7), Some(WordState::Returned(at(7))), "ours from before");
+    }
+
+    /// Interleaving 5 of `core::fenced`.
+    #[test]
+    fn a_fence_that_was_cut_short_is_told_as_returned_once_it_is_seen() {
+        let mut memory = acquainted();
+        assert_eq!(fenced(&mut memory, Ended::Failed, 5), Some(WordState::UnderWay(at(6))));
+        step(&mut memory, &sight(Some(lease(Some(4))), read_only()), at(8));
+        assert_eq!(memory.told.word.map(|word| word.state), Some(WordState::Returned(at(8))));
     }
 }

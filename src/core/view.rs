@@ -197,15 +197,17 @@ pub struct Server {
     pub errant: GtidSet,
     /// A server this agent cannot manage, in words (MariaDB, Group Replication, `gtid_mode` not ON).
     pub unsupported: Option<String>,
-    /// We made it read-only (this process or its predecessor); without this a read-only primary was set by hand
-    /// (interleaving 13).
+    /// We made it read-only (this process, its predecessor or the guard), and the statement has returned; without this a
+    /// read-only primary was set by hand (interleaving 13). See [`super::fenced`].
     pub fenced: Option<Reason>,
     /// A fence of ours, or of the guard, has begun since the server was opened last, and may have come to its end or not: a
     /// read-only that is found is ours, and nothing is proven by it.
-    pub fence_begun: Option<Reason>,
+    pub fence_begun: Option<Moment>,
     /// When a fence was last known to have returned. Commits that it waited for have ended until then, so an earlier
     /// reading lacks them.
     pub fenced_at: Option<Moment>,
+    /// When a fence was lifted last: the server was opened, made a replica, or seen to take writes.
+    pub lifted: Option<Moment>,
     /// The last heartbeat that came back: when it was sent, and what had been executed before. In `lossless` it was acknowledged.
     pub heartbeat: Option<(Moment, GtidSet)>,
     /// When the heartbeat was sent that waits for its acknowledgement still; none where none does.
@@ -272,7 +274,7 @@ pub enum Process {
 }
 
 /// One complete reading of our server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ServerFacts {
     /// `@@server_uuid`.
     pub server_uuid: String,

@@ -10,8 +10,8 @@
 //! It reads the lease's end from the file that the agent writes ([`crate::host::lease_file`]), holds the two connections of a
 //! fence of its own open and climbs the same ladder as the agent ([`crate::mysql::fence`]). It has no ZooKeeper session, no
 //! HTTP and one thread, so that next to nothing of what can stop an agent stops it, and it takes a few megabytes.
-//! Nothing on its way to a fence waits for a disk: the marker is read, and the note of a fence written, on a thread
-//! beside, for [`sight::BRIEFLY`] at the most; log lines come after the fence.
+//! Nothing on its way to a fence waits for a disk: the marker is read on a thread beside and waited for briefly
+//! ([`crate::host::beside`]); what it tells stands in `run_dir`, which is memory; log lines come after the fence.
 //!
 //! # The interleavings, and the rule against each
 //!
@@ -27,11 +27,9 @@
 //!    process the fence looks at the file again and gives up where a lease holds: the agent may have opened the server
 //!    again, and its commits wait a moment for replicas that the first rung has cut off (seen: mysqld killed 0.3 s after its
 //!    lease was renewed). What was closed by then the agent finds read-only, with a lease that
-//!    holds and the note that it was fenced, and opens it again (P6). Without the note it would count as set by hand, and
-//!    stay closed: so the note (`state_dir/fenced`) is written before the fence and once more after it (an opening of the
-//!    agent in between has cleared it), and a living agent reads it whenever it finds its server read-only. The first says
-//!    *begun*, and proves nothing: while the statement waits for commits the variable reads ON, and an agent that took that
-//!    for a fence that had returned would hand over a set without the last of them.
+//!    holds and the guard's word that it was fenced, and opens it again (P6). Without the word it would count as set by hand, and
+//!    stay closed. The guard says it in its own file, before the fence ("under way") and after it; how the agent takes it, and
+//!    why neither can be left out, stands in [`crate::core::fenced`]. It takes its word back when it sees the server take writes.
 //! 5. **Something reopens the server after the deadline** (interleaving 14 of the design: a statement of a frozen agent, an
 //!    operator, a script). As long as no lease holds, the guard asks every [`run::LOOK`] and fences again (G10).
 //! 6. **The agent opens before its lease is in the file.** The guard would close it again. So the agent's tasks learn of a

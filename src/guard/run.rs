@@ -1,39 +1,31 @@
 //! The guard's loop: look at the files, decide, ask the server where that matters, fence.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-use super::sight::{BRIEFLY, Files};
+use super::sight::Files;
+use crate::agent::reload::reloads;
 use crate::agent::run::own_target;
-use crate::agent::shared::FenceNote;
-use crate::agent::shared::Note;
 use crate::agent::watcher;
 use crate::cli::exit::Exit;
-use crate::config::{self, Config, sections::Mode};
-use crate::core::guard::{Action, Answer, LeaseId, Marker, Memory, Sight, Verdict, step};
+use crate::config::{Config, sections::Mode};
+use crate::core::fenced::Told;
+use crate::core::guard::{Action, Answer, Ended, LeaseId, Marker, Memory, Sight, Verdict, step};
 use crate::core::reason::Reason;
 use crate::core::time::Moment;
-use crate::host::clock;
 use crate::host::notify::{self, Notifier};
 use crate::host::presence::{self, Presence};
+use crate::host::{clock, memory};
 use crate::mysql::fault::Fault;
-use crate::mysql::fence::{Fence, Fenced};
+use crate::mysql::fence::{Fence, Fenced, KEEP_OPEN, Report, limit_of_use};
 
 /// The longest time between two looks at the lease file, and between two questions to a server without a lease.
 pub const LOOK: Duration = Duration::from_millis(250);
 /// One question's limit; a new login is part of it.
-const ASK: Duration = Duration::from_millis(500);
-/// How often the connections are used while there is nothing to ask.
-const KEEP_OPEN: Duration = Duration::from_millis(500);
-/// A shorter limit than this would close connections of a server that is merely busy.
-const SHORTEST_USE: Duration = Duration::from_millis(50);
+const ASK: Duration = KEEP_OPEN;
 /// Between two looks at whether an agent lives.
 const AGENT: Duration = Duration::from_secs(1);
 /// Before a fence that failed, or was undone by somebody, is repeated.
@@ -61,12 +53,12 @@ pub async fn run(config: Config, path: &Path) -> End {
         }
     };
     let mut guard = Guard::new(&config, boot_id, presence);
-    let (sender, mut reloads) = mpsc::channel(1);
-    tokio::spawn(reload_on_hangup(path.to_owned(), sender));
+    let mut reloads = reloads(path.to_owned());
     let mut stop = std::pin::pin!(notify::told_to_stop());
     info!(event = "guarding", "the guard watches over the lease of this host's server");
     loop {
         let pause = guard.turn().await;
+        guard.settle();
         tokio::select! {
             // Time: the lease's end comes near, or the next question is due.
             () = sleep(pause) => {}
@@ -81,6 +73,17 @@ pub async fn run(config: Config, path: &Path) -> End {
     }
 }
 
+/// What the process keeps in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Footprint {
+    /// All that its start, or a reload, has touched.
+    Start,
+    /// What it has touched since.
+    Settled,
+    /// And what a fence needs.
+    Rehearsed,
+}
+
 /// The guard's state between two turns.
 struct Guard {
     files: Files,
@@ -88,9 +91,8 @@ struct Guard {
     memory: Memory,
     presence: Option<Presence>,
     notifier: Notifier,
-    note: Arc<Note>,
-    /// A note that is being written (a hung disk keeps it).
-    noting: Option<JoinHandle<()>>,
+    /// What stands in its own file.
+    told: Told,
     boot_id: String,
     observe: bool,
     budget: Duration,
@@ -98,26 +100,28 @@ struct Guard {
     row: &'static str,
     /// When the connections were seen to be open last.
     kept: Moment,
+    /// How far it has come with keeping in memory what it needs, and nothing else.
+    footprint: Footprint,
     /// The agent's pid as last seen, and when that was.
     agent: Option<(Option<u32>, Moment)>,
 }
 
 impl Guard {
     fn new(config: &Config, boot_id: String, presence: Option<Presence>) -> Self {
-        let proven = presence.as_ref().and_then(|presence| proven_earlier(presence.found(), &boot_id));
+        let told = presence.as_ref().map(|presence| Told::of(presence.found(), &boot_id)).unwrap_or_default();
         Self {
             files: Files::new(config, &boot_id),
             fence: watcher::fence(config, watcher::watch_process(config)),
-            memory: Memory { proven, ..Memory::default() },
+            memory: Memory { told: told.clone(), ..Memory::default() },
             presence,
             notifier: Notifier::default(),
-            note: Arc::new(Note::of_fence(&config.state_dir)),
-            noting: None,
+            told,
             boot_id,
             observe: config.failover.mode == Mode::Observe,
             budget: config.fencing.budget,
             row: "",
             kept: Moment(0),
+            footprint: Footprint::Start,
             agent: None,
         }
     }
@@ -137,6 +141,7 @@ impl Guard {
             }
             Action::Ask => LOOK,
         };
+        self.tell();
         self.look_for_agent();
         self.notifier.turned(clock::now());
         pause
@@ -161,12 +166,19 @@ impl Guard {
         // While it was asked a lease may have been taken.
         sight.lease = self.files.lease();
         sight.answer = Some(answer.clone());
-        let proven = self.memory.proven.clone();
-        let verdict = step(&mut self.memory, &sight, clock::now());
-        if self.memory.proven != proven {
-            self.keep_proof();
+        (step(&mut self.memory, &sight, clock::now()), Some(answer))
+    }
+
+    /// After the first turn, and the first after a reload.
+    fn settle(&mut self) {
+        if self.footprint != Footprint::Start {
+            return;
         }
-        (verdict, Some(answer))
+        self.footprint = Footprint::Settled;
+        if let Err(error) = memory::settle() {
+            warn!(event = "memory", %error, "the guard cannot keep itself in memory (LimitMEMLOCK of its unit): where memory is short a \
+                fence may have to wait for the disk that holds its program");
+        }
     }
 
     async fn ask(&mut self, limit: Duration) -> Answer {
@@ -179,14 +191,13 @@ impl Guard {
         }
     }
 
-    /// Keeps the fence's connections open, and knows the server's name, before they are needed. Never beyond half of the time
-    /// that is left before a fence may begin: a server that hangs must not hold that up.
+    /// Keeps the fence's connections open, and knows the server's name, before they are needed.
     async fn keep_open(&mut self, start: Option<Moment>, answered: Option<&Answer>) {
         let now = clock::now();
-        let limit = start.map_or(ASK, |start| ASK.min(start.until(now) / 4));
-        if now.since(self.kept) < KEEP_OPEN || limit < SHORTEST_USE {
-            return;
-        }
+        let left = start.map_or(Duration::MAX, |start| start.until(now));
+        // One for the question, one for each connection, and once the four of a rehearsal.
+        let uses = if self.footprint == Footprint::Settled { 7 } else { 3 };
+        let Some(limit) = limit_of_use(left, uses).filter(|_| now.since(self.kept) >= KEEP_OPEN) else { return };
         self.kept = now;
         let answer = match answered {
             Some(answer) => answer.clone(),
@@ -199,7 +210,13 @@ impl Guard {
         let _ = step(&mut self.memory, &sight, clock::now());
         if !silent {
             // What failed here is opened at the next try.
-            let _ = self.fence.keep_open(limit).await;
+            let open = self.fence.keep_open(limit).await.is_ok();
+            if open && self.footprint == Footprint::Settled && self.fence.rehearse(limit).await.is_ok() {
+                // What a fence does beside the ladder: a reading on a thread of its own, and a line of the log.
+                let marker = self.files.marker().await;
+                info!(event = "rehearsed", ?marker, "has all in memory that a fence needs");
+                self.footprint = Footprint::Rehearsed;
+            }
         }
     }
 
@@ -211,23 +228,36 @@ impl Guard {
         answer: Option<&Answer>,
     ) {
         let reason = if lease.is_some() { Reason::LeaseLost } else { Reason::WritableWithoutLease };
-        self.write_note(FenceNote::Begun(reason)).await;
         let started = clock::now();
+        // First, so that the agent does not take what it sees meanwhile for somebody's hand, nor for done.
+        self.memory.fence_begins(reason, started + within);
+        self.tell();
         let (files, budget) = (&self.files, self.budget);
         let report = self.fence.climb(within, || !files.holds_again(budget, clock::now())).await;
-        let ms = clock::now().since(started).as_secs_f64() * 1000.0;
-        let row = std::mem::replace(&mut self.row, verdict.row);
+        let ended = match &report.fenced {
+            Fenced::ReadOnly | Fenced::Dead if report.rung.is_none() => Ended::NothingToDo,
+            Fenced::ReadOnly | Fenced::Dead => Ended::Closed,
+            Fenced::Withdrawn => Ended::Withdrawn,
+            Fenced::Failed(_) => Ended::Failed,
+        };
+        self.memory.fence_ended(ended, lease, clock::now());
+        self.tell();
+        self.say_fenced(verdict, &report, clock::now().since(started), answer);
+    }
+
+    /// What became of a fence, after it.
+    fn say_fenced(&mut self, verdict: &Verdict, report: &Report, took: Duration, answer: Option<&Answer>) {
+        let ms = took.as_secs_f64() * 1000.0;
+        let before = std::mem::replace(&mut self.row, verdict.row);
         let rung = report.rung.map_or("none", |rung| rung.code());
+        let trouble = report.trouble.join("; ");
         match &report.fenced {
             Fenced::Failed(why) => {
-                error!(event = "fence_failed", row = verdict.row, rung, ms, %why, trouble = report.trouble.join("; "),
+                error!(event = "fence_failed", row = verdict.row, rung, ms, %why, trouble,
                     "{}, and the server could not be made read-only; trying again", verdict.says);
                 return;
             }
             Fenced::Withdrawn => {
-                // What its first rungs have left (`offline_mode`) the agent is to take back, though it may have opened the
-                // server, and cleared the note, in between.
-                self.write_note(FenceNote::Begun(reason)).await;
                 info!(event = "fence_withdrawn", row = verdict.row, rung, ms, "the lease was renewed: fences no more");
                 return;
             }
@@ -235,43 +265,29 @@ impl Guard {
             fenced if report.rung.is_none() => {
                 info!(event = "fenced", row = verdict.row, rung, ms, ?fenced, "{}; it takes no writes", verdict.says);
             }
-            fenced => {
-                warn!(
-                    event = "fenced",
-                    row = verdict.row,
-                    before = row,
-                    rung,
-                    ms,
-                    ?fenced,
-                    ?answer,
-                    trouble = report.trouble.join("; "),
-                    "{}: the guard has made the server read-only or ended it",
-                    verdict.says
-                );
-            }
+            fenced => warn!(
+                event = "fenced",
+                row = verdict.row,
+                before,
+                rung,
+                ms,
+                ?fenced,
+                ?answer,
+                trouble,
+                "{}: the guard has made the server read-only or ended it",
+                verdict.says
+            ),
         }
-        // Also where there was nothing to do: what was begun has ended.
-        self.write_note(FenceNote::Ended(reason)).await;
         self.notifier.status(&format!("fenced ({})", verdict.says));
-        self.memory.prove(lease);
-        self.keep_proof();
     }
 
-    /// Tells the agent that this read-only is ours. A disk that hangs does not hold the fence up.
-    async fn write_note(&mut self, says: FenceNote) {
-        if self.noting.as_ref().is_some_and(|noting| !noting.is_finished()) {
-            return;
+    /// Writes down what the next guard and the agent are to know, where it has changed. In `run_dir`, which is no disk.
+    fn tell(&mut self) {
+        let Some(presence) = self.presence.as_ref().filter(|_| self.told != self.memory.told) else { return };
+        self.told.clone_from(&self.memory.told);
+        if let Err(error) = presence.write(&self.told.text(&self.boot_id)) {
+            warn!(event = "presence", %error, "the agent cannot be told of a fence: a read-only primary may count as set by hand");
         }
-        let note = self.note.clone();
-        let mut noting = tokio::task::spawn_blocking(move || note.write(Some(&says.text())));
-        let _ = timeout(BRIEFLY, &mut noting).await;
-        self.noting = Some(noting);
-    }
-
-    fn keep_proof(&self) {
-        let (Some(presence), Some(proven)) = (&self.presence, &self.memory.proven) else { return };
-        // In `run_dir`, which is no disk. Lost, the next guard asks once more.
-        let _ = presence.write(&format!("{} {} {}", self.boot_id, proven.until.0, proven.instance));
     }
 
     fn say(&mut self, verdict: &Verdict, answer: Option<&Answer>) {
@@ -307,46 +323,11 @@ impl Guard {
 
     fn reload(&mut self, next: &Config) {
         self.fence.retarget(&own_target(next));
+        self.footprint = Footprint::Start;
         info!(
             event = "reloaded",
             "mysql.user, mysql.password and mysql.socket are used from the next connection on; all other keys at the \
              next start of the guard"
         );
-    }
-}
-
-/// What an earlier guard of this boot has proven.
-fn proven_earlier(found: &str, boot_id: &str) -> Option<LeaseId> {
-    let mut words = found.split(' ');
-    let ours = words.next()? == boot_id;
-    let until = words.next()?.parse().ok()?;
-    let instance = words.next()?.to_owned();
-    ours.then_some(LeaseId { until: Moment(until), instance })
-}
-
-/// Reads the file again at each SIGHUP, beside the loop.
-async fn reload_on_hangup(path: PathBuf, next: mpsc::Sender<Config>) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
-    while hangup.recv().await.is_some() {
-        let path = path.clone();
-        match tokio::task::spawn_blocking(move || config::load(&path)).await {
-            Ok(Ok(config)) => drop(next.send(config).await),
-            Ok(Err(faults)) => error!(event = "reload_failed", "the configuration stays as it was: {faults}"),
-            Err(_) => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_proof_counts_in_its_own_boot_alone() {
-        let proof = LeaseId { until: Moment(7), instance: "agent".into() };
-        assert_eq!(proven_earlier("boot 7 agent", "boot"), Some(proof));
-        for text in ["", "boot", "boot x agent", "boot 7", "other 7 agent"] {
-            assert_eq!(proven_earlier(text, "boot"), None, "{text}");
-        }
     }
 }

@@ -3,18 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tracing::warn;
 
 use crate::config::Config;
 use crate::core::guard::{Lease, Marker};
 use crate::core::time::Moment;
+use crate::host::beside::Beside;
 use crate::host::lease_file::{self, LeaseFile};
 use crate::host::state_dir::{StateDirError, member_in};
-
-/// How long anything on a disk is waited for.
-pub const BRIEFLY: Duration = Duration::from_millis(50);
 
 /// Lease file and marker as last read.
 #[derive(Debug)]
@@ -26,8 +22,7 @@ pub struct Files {
     boot_id: String,
     lease: Option<Lease>,
     marker: Marker,
-    /// A reading of the marker that has not come back (a hung disk).
-    reading: Option<JoinHandle<Result<Marker, StateDirError>>>,
+    reading: Beside<Result<Marker, StateDirError>>,
     complained: bool,
 }
 
@@ -42,7 +37,7 @@ impl Files {
             boot_id: boot_id.to_owned(),
             lease: None,
             marker: Marker::Unknown,
-            reading: None,
+            reading: Beside::default(),
             complained: false,
         }
     }
@@ -74,16 +69,13 @@ impl Files {
         until.is_some_and(|until| now < until - budget)
     }
 
-    /// The marker, read anew; what was read last where that takes longer than [`BRIEFLY`] or fails.
+    /// The marker, read anew; what was read last where the disk hangs or fails.
     pub async fn marker(&mut self) -> Marker {
         let (folder, cluster) = (self.state_dir.clone(), self.cluster.clone());
-        let mut reading =
-            self.reading.take().unwrap_or_else(|| tokio::task::spawn_blocking(move || read_marker(&folder, &cluster)));
-        match timeout(BRIEFLY, &mut reading).await {
-            Ok(Ok(Ok(marker))) => self.marker = marker,
-            Ok(Ok(Err(error))) => warn!(event = "marker", %error, "the marker of this server cannot be read"),
-            Ok(Err(_)) => {}
-            Err(_) => self.reading = Some(reading),
+        match self.reading.run(move || read_marker(&folder, &cluster)).await {
+            Some(Ok(marker)) => self.marker = marker,
+            Some(Err(error)) => warn!(event = "marker", %error, "the marker of this server cannot be read"),
+            None => {}
         }
         self.marker.clone()
     }
@@ -108,7 +100,7 @@ mod tests {
             boot_id: BOOT.into(),
             lease: None,
             marker: Marker::Unknown,
-            reading: None,
+            reading: Beside::default(),
             complained: false,
         }
     }

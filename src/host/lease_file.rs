@@ -132,7 +132,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// FNV-1a, 64 bits: against torn writes and accidents, not against attackers (the directory's mode is).
-fn checksum(bytes: &[u8]) -> u64 {
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
+use super::lease_file::checksum;
+
 /// The most that a holder writes into its file.
 const MOST: usize = 512;
 
@@ -69,9 +71,7 @@ impl Presence {
             let text = format!("{}: held by another process (pid {pid})", path.display());
             return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         }
-        let mut bytes = [0; MOST];
-        let length = file.read_at(&mut bytes, 0).map_err(named)?;
-        let found = String::from_utf8_lossy(&bytes[..length]).trim_end_matches(['\0', ' ', '\n']).to_owned();
+        let found = line_in(&file).map_err(named)?.unwrap_or_default();
         Ok(Self { file, found })
     }
 
@@ -86,10 +86,35 @@ impl Presence {
     /// # Errors
     /// The file system says no.
     pub fn write(&self, text: &str) -> io::Result<()> {
-        let mut bytes = text.as_bytes().to_vec();
-        bytes.resize(MOST, b' ');
-        self.file.write_all_at(&bytes, 0)
+        self.file.write_all_at(&sealed(text), 0)
     }
+}
+
+/// The line that the holder of the file at `path`, or the last one, has written; none where there is no whole one.
+#[must_use]
+pub fn line(path: &Path) -> Option<String> {
+    let file = File::open(path).ok()?;
+    // One that was met in the middle of a write is whole at the next look.
+    (0..3).find_map(|_| line_in(&file).ok().flatten())
+}
+
+fn line_in(file: &File) -> io::Result<Option<String>> {
+    let mut bytes = [0; MOST];
+    let length = file.read_at(&mut bytes, 0)?;
+    Ok(unsealed(&bytes[..length]))
+}
+
+/// A checksum, and the text padded to the full length.
+fn sealed(text: &str) -> Vec<u8> {
+    let mut bytes = format!("{:016x} {text}", checksum(text.as_bytes())).into_bytes();
+    bytes.resize(MOST, b' ');
+    bytes
+}
+
+fn unsealed(bytes: &[u8]) -> Option<String> {
+    let (sum, text) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+    let text = text.trim_end_matches(' ');
+    (u64::from_str_radix(sum, 16).ok()? == checksum(text.as_bytes())).then(|| text.to_owned())
 }
 
 #[cfg(test)]
@@ -116,6 +141,19 @@ mod tests {
         first.write("a line").unwrap();
         drop(first);
         assert_eq!(Presence::take(&path).unwrap().found(), "a line");
+        assert_eq!(line(&path).as_deref(), Some("a line"));
+    }
+
+    #[test]
+    fn a_line_met_in_the_middle_of_a_write_counts_as_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let [old, new] = ["fenced 100 lease_lost", "fenced 999 lease_lost"].map(sealed);
+        std::fs::write(&path, [&new[..26], &old[26..]].concat()).unwrap();
+        assert_eq!(line(&path), None);
+        assert_eq!(Presence::take(&path).unwrap().found(), "");
+        std::fs::write(&path, new).unwrap();
+        assert_eq!(line(&path).as_deref(), Some("fenced 999 lease_lost"));
     }
 
     /// A process does not see its own lock: so another one looks (this test's program, started again for the next test).

@@ -22,6 +22,10 @@ use super::blockers::{self, Session};
 use super::connect::{Line, Target, literal};
 use super::fault::{Fault, code};
 
+/// How often the connections are used while there is nothing to fence, and how long one use may take.
+pub const KEEP_OPEN: Duration = Duration::from_millis(500);
+/// A shorter limit than this would close connections of a server that is merely busy.
+const SHORTEST_USE: Duration = Duration::from_millis(50);
 /// Between two rounds of killing: others keep coming, above all accounts that `offline_mode` does not stop.
 const ROUND: Duration = Duration::from_millis(20);
 /// One statement's limit when a fence is given up.
@@ -61,6 +65,13 @@ pub struct Report {
     pub trouble: Vec<String>,
 }
 
+/// The limit of one of so many uses of the connections while there is nothing to fence, `left` being the time before there may
+/// be: all together leave some of it, since a server that hangs must not hold the fence up. None: too little is left.
+#[must_use]
+pub fn limit_of_use(left: Duration, uses: u32) -> Option<Duration> {
+    Some(KEEP_OPEN.min(left / (uses + 1))).filter(|limit| *limit >= SHORTEST_USE)
+}
+
 /// The ladder, with its connections.
 #[derive(Debug)]
 pub struct Fence {
@@ -90,6 +101,24 @@ impl Fence {
     pub async fn keep_open(&mut self, limit: Duration) -> Result<(), Fault> {
         self.closer.run("DO 1", limit).await?;
         self.hand.run("DO 1", limit).await
+    }
+
+    /// Walks the way of a fence without touching anything: the questions, the sessions, a `KILL` of one that cannot be. So that all
+    /// it needs is in memory before a fence needs it ([`crate::host::memory`]).
+    ///
+    /// # Errors
+    /// See [`Fault`]: to be tried again.
+    pub async fn rehearse(&mut self, limit: Duration) -> Result<(), Fault> {
+        self.look(limit).await?;
+        self.closer.run("DO 0", limit).await?;
+        let all = blockers::sessions(&mut self.hand, limit).await?;
+        let _ = blockers::in_words(&all);
+        match self.hand.run("KILL 0", limit).await {
+            Ok(()) | Err(Fault::Server { .. }) => {}
+            Err(fault) => return Err(fault),
+        }
+        let _ = self.process_lives();
+        Ok(())
     }
 
     /// Logs in with another target from the next connection on (a reload). Those that are open are proven to work and stay.
@@ -141,7 +170,7 @@ impl Fence {
         }
         let steps = ladder(budget, mysqld.is_some());
         let end = |rung| start + ends(&steps, rung);
-        if self.is_read_only(start + ends(&steps, Rung::ReadOnly) / 2).await.unwrap_or(false) {
+        if self.look(ends(&steps, Rung::ReadOnly) / 2).await.is_ok_and(|(closed, _)| closed) {
             return Report { fenced: Fenced::ReadOnly, harmless: Some(start.elapsed()), ..report };
         }
         let ends = [end(Rung::ReadOnly), end(Rung::Offline), end(Rung::KillSessions)];
@@ -233,13 +262,6 @@ impl Fence {
     async fn reads_on(&mut self, end: Instant) -> Option<bool> {
         let left = end.saturating_duration_since(Instant::now());
         let row = self.hand.row("SELECT @@global.super_read_only AS closed", left).await;
-        row.ok().map(|row| row.is_on("closed"))
-    }
-
-    /// None: no answer by `end`.
-    async fn is_read_only(&mut self, end: Instant) -> Option<bool> {
-        let left = end.saturating_duration_since(Instant::now());
-        let row = self.hand.row(CLOSED, left).await;
         row.ok().map(|row| row.is_on("closed"))
     }
 }
@@ -354,6 +376,14 @@ mod tests {
             holds,
             statement: statement.into(),
         }
+    }
+
+    #[test]
+    fn all_uses_together_leave_time_before_a_fence() {
+        let ms = Duration::from_millis;
+        assert_eq!(limit_of_use(Duration::MAX, 2), Some(KEEP_OPEN));
+        assert_eq!(limit_of_use(ms(600), 2), Some(ms(200)));
+        assert_eq!(limit_of_use(ms(199), 3), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The agent at rest: no client, nothing wrong.
+//! Agent and guard at rest: no client, nothing wrong.
 
 use std::time::{Duration, Instant};
 
@@ -30,10 +30,15 @@ pub(crate) struct AgentAtRest {
     pub(crate) cpu: f64,
     /// Writes of its node below `agents`: one in each renewal.
     pub(crate) renewals: u64,
+    /// `VmRSS` of the guard beside it, in kB.
+    pub(crate) guard_kb: u64,
 }
 
 /// Watches the agents of a cluster at rest.
 pub(crate) async fn measure(cluster: &Cluster) -> Rest {
+    for host in &cluster.hosts {
+        host.start(Kind::Guard);
+    }
     let before = snapshot(cluster).await;
     let started = Instant::now();
     tokio::time::sleep(LENGTH).await;
@@ -42,9 +47,21 @@ pub(crate) async fn measure(cluster: &Cluster) -> Rest {
     let agents = cluster.hosts.iter().zip(before.agents.iter().zip(&after.agents)).map(|(host, (before, after))| {
         let ticks = after.0 - before.0;
         let cpu = f64::from(u32::try_from(ticks).unwrap_or(u32::MAX)) / TICKS_PER_SECOND / length.as_secs_f64();
-        AgentAtRest { name: host.name.clone(), resident_kb: resident_kb(pid(host)), cpu, renewals: after.1 - before.1 }
+        let guard = host.pid(Kind::Guard).expect("the guard runs");
+        AgentAtRest {
+            name: host.name.clone(),
+            resident_kb: resident_kb(pid(host)),
+            cpu,
+            renewals: after.1 - before.1,
+            guard_kb: resident_kb(guard),
+        }
     });
-    Rest { agents: agents.collect(), length, transactions: after.zxid - before.zxid }
+    let agents = agents.collect();
+    // The cases are measured without.
+    for host in &cluster.hosts {
+        host.kill(Kind::Guard);
+    }
+    Rest { agents, length, transactions: after.zxid - before.zxid }
 }
 
 struct Snapshot {
@@ -74,7 +91,7 @@ fn pid(host: &crate::support::Host) -> u32 {
 }
 
 fn resident_kb(pid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the agent runs");
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a resident size");
     line.trim().trim_end_matches(" kB").parse().expect("a size is a number")
 }

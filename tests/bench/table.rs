@@ -38,18 +38,19 @@ pub(crate) fn print_case(case: Case, runs: &[Run]) {
 /// The agent at rest.
 pub(crate) fn print_rest(rest: &Rest) {
     println!(
-        "\n| agent at rest, {:.0} s | resident MB | % of a core | renewals |\n| --- | ---: | ---: | ---: |",
+        "\n| agent at rest, {:.0} s | resident MB | % of a core | renewals | its guard, resident MB |\n\
+         | --- | ---: | ---: | ---: | ---: |",
         rest.length.as_secs_f64()
     );
     for (at, agent) in rest.agents.iter().enumerate() {
         let role = if at == 0 { "primary" } else { "replica" };
         #[allow(clippy::cast_precision_loss, reason = "for people")]
-        let mb = agent.resident_kb as f64 / 1024.0;
-        println!("| {} ({role}) | {mb:.1} | {:.2} | {} |", agent.name, agent.cpu * 100.0, agent.renewals);
+        let [mb, guard] = [agent.resident_kb, agent.guard_kb].map(|kb| kb as f64 / 1024.0);
+        println!("| {} ({role}) | {mb:.1} | {:.2} | {} | {guard:.1} |", agent.name, agent.cpu * 100.0, agent.renewals);
     }
     let renewals: u64 = rest.agents.iter().map(|agent| agent.renewals).sum();
     println!(
-        "\nTransactions of the ensemble meanwhile: {} for {renewals} renewals. Wanted: ≤ 20 MB, < 1 %, ≤ 1 transaction each.",
+        "\nTransactions of the ensemble meanwhile: {} for {renewals} renewals. Wanted: ≤ 20 MB, < 1 %, ≤ 1 transaction each; the guard ≤ 5 MB.",
         rest.transactions
     );
 }

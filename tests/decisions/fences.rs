@@ -65,7 +65,7 @@ fn readings(case: Add<'_>) {
         primary().with(|w| {
             w.view.server.health = Health::Failed { since: NOW - Duration::from_secs(1), why: "no answer".into() };
             w.facts().super_read_only = true;
-            w.view.server.fence_begun = Some(Reason::LeaseLost);
+            w.view.server.fence_begun = Some(w.now);
         })
     });
 }
@@ -84,7 +84,7 @@ fn not_by_hand(case: Add<'_>) {
     case("P6", "opening", "Open", "a fence of ours has begun: its first rungs are not an operator's", {
         primary().with(|w| {
             w.facts().super_read_only = true;
-            w.view.server.fence_begun = Some(Reason::LeaseLost);
+            w.view.server.fence_begun = Some(w.now);
         })
     });
 }

@@ -5,9 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mysql_ha_agent::core::fenced::{Told, Word};
 use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::host::clock;
 use mysql_ha_agent::host::lease_file::LeaseFile;
+use mysql_ha_agent::host::presence;
 use mysql_ha_agent::host::state_dir::{Member, StateDir};
 use mysql_ha_agent::mysql::connect::Connection;
 
@@ -71,9 +73,19 @@ impl Bench {
         LeaseFile::open(&self.lease_path(), &boot_id(), "agent").unwrap()
     }
 
-    /// Why the server was made read-only, for the agent.
-    pub(crate) fn note(&self) -> Option<String> {
-        std::fs::read_to_string(self.folder.path().join("state/fenced")).ok()
+    /// What the guard says of its last fence, as the agent reads it.
+    pub(crate) fn word(&self) -> Option<Word> {
+        let path = presence::guard_path(&self.folder.path().join("run"), "c", "db1");
+        Told::of(&presence::line(&path)?, &boot_id()).word
+    }
+
+    /// Waits until the guard says nothing of a fence any more.
+    pub(crate) async fn is_unsaid(&self) {
+        let limit = clock::now() + LONG;
+        while let Some(word) = self.word() {
+            assert!(clock::now() < limit, "waited {LONG:?} in vain for an end of {word:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub(crate) async fn is_writable(&self) -> bool {
@@ -172,14 +184,28 @@ impl Guard {
         }
     }
 
-    /// Resident kilobytes: all, and those that are no pages of a file (which are shared with the agent).
-    pub(crate) fn memory(&self) -> [u64; 2] {
+    /// What it takes.
+    pub(crate) fn memory(&self) -> Memory {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        ["VmRSS:", "RssAnon:"].map(|name| {
+        let value = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.trim().trim_end_matches(" kB").parse().unwrap()
-        })
+        };
+        Memory { resident: value("VmRSS:"), own: value("RssAnon:"), most: value("VmHWM:"), locked: value("VmLck:") }
     }
+}
+
+/// In kilobytes.
+#[derive(Debug)]
+#[allow(dead_code, reason = "printed whole")]
+pub(crate) struct Memory {
+    pub(crate) resident: u64,
+    /// Of these, no pages of a file: not shared with the agent.
+    own: u64,
+    /// Resident at the most since its start.
+    pub(crate) most: u64,
+    /// Locked, in addresses: of those the ones that were touched.
+    pub(crate) locked: u64,
 }
 
 impl Drop for Guard {

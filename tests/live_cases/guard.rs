@@ -7,7 +7,7 @@ use mysql_ha_agent::host::clock::now;
 use mysql_ha_agent::host::lease_file;
 use serde_json::Value;
 
-use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless};
+use crate::scene::{LIMIT, Scene, at_rest, cannot, epoch, lossless, two_leases_pass};
 use crate::support::{Cluster, Host, Kind, Stage, assert_nothing_lost, run, wait_for};
 
 /// `fencing.budget` of [`lossless`].
@@ -190,6 +190,46 @@ fn a1_agent_and_guard_frozen_and_thawed() {
         let written = scene.writer.stop().await;
         scene.probe.stop().await;
         assert_nothing_lost(&scene.cluster, &written).await;
+    });
+}
+
+/// Paused, and ZooKeeper out of reach for longer than any session lasts: neither agent nor guard fences, not when the
+/// guard is restarted meanwhile, and not when the agent is killed for as long again and comes back.
+#[test]
+fn paused_neither_agent_nor_guard_fences() {
+    run("pause_guarded", async |stage| {
+        if cannot(&stage) {
+            return;
+        }
+        let scene = guarded(&stage).await;
+        let cluster = &scene.cluster;
+        let before = epoch(cluster).await;
+        cluster.verb("db2", &["pause"]).await.expect_code(0);
+        for host in &cluster.hosts {
+            cluster.cut_zookeeper(&host.name);
+        }
+        two_leases_pass().await;
+        let db1 = cluster.host("db1");
+        db1.kill(Kind::Guard);
+        db1.start(Kind::Guard);
+        db1.kill(Kind::Agent);
+        two_leases_pass().await;
+        let acknowledged = scene.writer.so_far().acknowledged_ids().len();
+        scene.writer.wait_for_acknowledged(acknowledged + 50).await;
+        for kind in [Kind::Agent, Kind::Guard] {
+            let log = db1.log_tail(kind, 1000);
+            assert!(log.contains("event=") && !log.contains("event=\"fenc"), "{log}");
+        }
+        db1.start(Kind::Agent);
+        for host in &cluster.hosts {
+            cluster.heal(&host.name);
+        }
+        at_rest(cluster, "db1").await;
+        assert_eq!(epoch(cluster).await, before, "a role changed during the pause");
+        cluster.verb("db3", &["resume"]).await.expect_code(0);
+        let (_, written) = scene.end().await;
+        let (_, failed, unknown) = written.counts();
+        assert_eq!((failed, unknown), (0, 0), "writes failed during the pause");
     });
 }
 

@@ -1,10 +1,8 @@
 //! What an operator does: modes, cooldown, pauses, fences, promotions by hand after a loss.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
-use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless};
+use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless, two_leases_pass};
 use crate::support::{
     Cluster, ClusterOptions, Kind, ReadOnlyProbe, Writer, WriterOptions, next_heartbeat, run, wait_for,
 };
@@ -169,13 +167,7 @@ fn paused_nothing_changes_and_resumed_everything_is_as_before() {
             host.kill(Kind::Zookeeper);
         }
         let acknowledged = scene.writer.so_far().acknowledged_ids().len();
-        // What is tried is that time passes: two leases.
-        let since = Instant::now();
-        wait_for("two leases have passed", LIMIT, async || match since.elapsed() {
-            passed if passed > Duration::from_secs(6) => Ok(()),
-            passed => Err(format!("{passed:?}")),
-        })
-        .await;
+        two_leases_pass().await;
         scene.writer.wait_for_acknowledged(acknowledged + 50).await;
         for host in &cluster.hosts {
             host.start(Kind::Zookeeper);

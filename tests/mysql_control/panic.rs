@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use mysql_ha_agent::agent::fencer::{Fencer, on_panic};
+use mysql_ha_agent::agent::note::{self, Note};
 use mysql_ha_agent::agent::run::own;
-use mysql_ha_agent::agent::shared::{Note, ServerCell, Shared};
+use mysql_ha_agent::agent::shared::{GuardsFile, ServerCell, Shared};
 use mysql_ha_agent::config;
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::host::process::Mysqld;
@@ -34,8 +35,9 @@ async fn a_panic_in_another_thread_makes_the_server_read_only() {
     let (_own, own) = watch::channel(Arc::new(own(&config, "instance", true).unwrap()));
     let (_decision, decision) = watch::channel(None);
     let (_watermark, watermark) = watch::channel(GtidSet::new());
-    let fence_note = Arc::new(Note::of_fence(folder.path()));
-    let shared = Shared { own, server: ServerCell::new(None), decision, watermark, fence_note };
+    let cell = ServerCell::new(None, Some(note::keep(Note::of_fence(folder.path()))));
+    let guard = GuardsFile::new(folder.path().join("none"), "boot");
+    let shared = Shared { own, server: cell, decision, watermark, guard };
     let mysqld = Arc::new(Mysqld::behind(&server.socket()).unwrap());
     let (_found, found) = watch::channel(Some(mysqld));
     let (_orders, orders) = mpsc::channel(1);

@@ -331,11 +331,13 @@ impl World {
         let facts = self.servers[i].facts(self.hosts[i].boot, self.t);
         let now = self.now(i);
         let server = &mut self.agents[i].server;
-        // The guard's note: without it this read-only would count as set by hand.
-        if let Some(note) = self.hosts[i].fenced.filter(|_| facts.super_read_only && server.fenced.is_none()) {
-            note.tell(server, now);
+        // Here, unlike in the world, two readings may fall on one moment; the later one counts.
+        if let Some((_, at)) = &mut server.facts {
+            *at = (*at).min(now - std::time::Duration::from_nanos(1));
         }
-        server.facts = Some((facts, now));
+        let word = self.hosts[i].told.word.clone().filter(|_| facts.super_read_only && server.fenced.is_none());
+        server.take_reading(facts, now, word.as_ref(), now);
+        self.hosts[i].fenced = self.agents[i].server.fenced;
         self.agents[i].dirty = true;
     }
 

@@ -1,5 +1,6 @@
 //! What goes wrong, and how it comes back.
 
+use mysql_ha_agent::core::fenced::Told;
 use mysql_ha_agent::core::view::Held;
 
 use super::agent::Agent;
@@ -156,7 +157,7 @@ impl World {
         self.guards[i].alive = false;
         let host = &mut self.hosts[i];
         host.up = false;
-        (host.lease_file, host.proven) = (None, None);
+        (host.lease_file, host.told) = (None, Told::default());
         host.back.host = Some(until);
         (host.back.agent, host.back.guard, host.back.mysqld) = (None, None, None);
     }
@@ -189,7 +190,7 @@ impl World {
                 self.say(i, "--- agent starts".into());
             }
             if due(&mut self.hosts[i].back.guard) && !self.guards[i].alive {
-                self.guards[i] = Guard::new(true, self.hosts[i].proven.clone(), t);
+                self.guards[i] = Guard::new(true, self.hosts[i].told.clone(), t);
                 self.say(i, "--- guard starts".into());
             }
         }
@@ -218,9 +219,7 @@ impl World {
         let host = &self.hosts[i];
         let mut agent = Agent::new(i, host.instances, host.boot, &self.plan, self.t);
         agent.own.managed = host.managed;
-        if let Some(note) = host.fenced {
-            note.tell(&mut agent.server, now);
-        }
+        agent.server.fenced = host.fenced;
         // Kept in `state_dir`, as the reason of a fence is.
         agent.memory.opened_epoch.clone_from(&self.agents[i].memory.opened_epoch);
         agent.memory.opened_incarnation.clone_from(&self.agents[i].memory.opened_incarnation);

@@ -1,6 +1,5 @@
 //! The fencing ladder, as `src/mysql/fence.rs` climbs it, and the agent's fencing task.
 
-use mysql_ha_agent::agent::shared::FenceNote;
 use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::time::Moment;
 
@@ -72,7 +71,8 @@ impl World {
         self.say(i, format!("FENCE {reason}"));
         let until = self.agents[i].keeper.held.as_ref().map(|held| held.until);
         let climb = self.begin_climb(i, BUDGET);
-        self.agents[i].server.fence_begun = Some(reason);
+        let now = self.now(i);
+        self.agents[i].server.fence_begins(now);
         self.agents[i].fencing = Some(Fencing { reason, climb, until });
     }
 
@@ -106,14 +106,10 @@ impl World {
 
     fn fenced(&mut self, i: usize, reason: Reason) {
         let now = self.now(i);
-        let note = FenceNote::Ended(reason);
-        self.hosts[i].fenced = Some(note);
+        self.hosts[i].fenced = Some(reason);
         let agent = &mut self.agents[i];
         agent.last_fence = Some(self.t);
-        note.tell(&mut agent.server, now);
-        if let Some((facts, _)) = &mut agent.server.facts {
-            (facts.super_read_only, facts.read_only) = (true, true);
-        }
+        agent.server.fence_returned(reason, now);
         agent.dirty = true;
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mysql_ha_agent::agent::shared::FenceNote;
-use mysql_ha_agent::core::guard::{Action, Answer, LeaseId, Marker, Memory, Sight, Verdict, step};
+use mysql_ha_agent::core::fenced::Told;
+use mysql_ha_agent::core::guard::{Action, Answer, Ended, LeaseId, Marker, Memory, Sight, Verdict, step};
 use mysql_ha_agent::core::reason::Reason;
 
 use super::agent::BUDGET;
@@ -25,6 +25,8 @@ pub(crate) struct Guard {
     pub(crate) since: u64,
     memory: Memory,
     climb: Option<(Climb, Option<LeaseId>)>,
+    /// The server took no writes when the fence began.
+    nothing_to_do: bool,
     /// Since when a question waits for an answer.
     asking: Option<u64>,
     next: u64,
@@ -33,9 +35,21 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(alive: bool, proven: Option<LeaseId>, now: u64) -> Self {
-        let memory = Memory { proven, ..Memory::default() };
-        Self { alive, frozen: false, since: now, memory, climb: None, asking: None, next: now, kept: 0, row: "" }
+    /// `told`: what its predecessor's file says.
+    pub(crate) fn new(alive: bool, told: Told, now: u64) -> Self {
+        let memory = Memory { told, ..Memory::default() };
+        Self {
+            alive,
+            frozen: false,
+            since: now,
+            memory,
+            climb: None,
+            nothing_to_do: false,
+            asking: None,
+            next: now,
+            kept: 0,
+            row: "",
+        }
     }
 
     pub(crate) fn looks(&self) -> bool {
@@ -64,7 +78,10 @@ impl World {
         match verdict.action {
             Action::Fence { within, lease } => {
                 // Before it and once more after it: the agent must not take this read-only for somebody else's.
-                self.hosts[i].fenced = Some(FenceNote::Begun(reason(lease.as_ref())));
+                self.guards[i].memory.fence_begins(reason(lease.as_ref()), now + within);
+                self.tell(i);
+                let server = &self.servers[i];
+                self.guards[i].nothing_to_do = !server.up || (server.super_read_only && !server.closing);
                 let climb = self.begin_climb(i, u64::try_from(within.as_millis()).unwrap());
                 self.guards[i].climb = Some((climb, lease));
             }
@@ -85,19 +102,30 @@ impl World {
             self.say(i, "guard: a lease holds again: fences no more".into());
             self.servers[i].closing = false;
             let lease = self.guards[i].climb.take().and_then(|(_, lease)| lease);
-            self.hosts[i].fenced = Some(FenceNote::Begun(reason(lease.as_ref())));
+            self.fence_ended(i, Ended::Withdrawn, lease);
             return;
         }
         let (mut climb, lease) = self.guards[i].climb.take().expect("one is under way");
         match self.climb(i, &mut climb) {
             Climbed::NotYet => self.guards[i].climb = Some((climb, lease)),
             Climbed::Done => {
-                self.hosts[i].fenced = Some(FenceNote::Ended(reason(lease.as_ref())));
-                self.guards[i].memory.prove(lease);
-                self.hosts[i].proven.clone_from(&self.guards[i].memory.proven);
+                let ended = if self.guards[i].nothing_to_do { Ended::NothingToDo } else { Ended::Closed };
+                self.fence_ended(i, ended, lease);
                 self.guards[i].next = self.t + AGAIN;
             }
         }
+    }
+
+    fn fence_ended(&mut self, i: usize, ended: Ended, lease: Option<LeaseId>) {
+        // Here, unlike in the world, the agent may have read the server at this very moment; before, since it came first.
+        let now = self.now(i) + Duration::from_nanos(1);
+        self.guards[i].memory.fence_ended(ended, lease, now);
+        self.tell(i);
+    }
+
+    /// Its file.
+    fn tell(&mut self, i: usize) {
+        self.hosts[i].told.clone_from(&self.guards[i].memory.told);
     }
 
     /// None while a question waits for its answer.
@@ -129,7 +157,7 @@ impl World {
         self.guards[i].asking = None;
         sight.answer = Some(self.asked(i));
         let verdict = step(&mut self.guards[i].memory, &sight, now);
-        self.hosts[i].proven.clone_from(&self.guards[i].memory.proven);
+        self.tell(i);
         Some(verdict)
     }
 
@@ -159,6 +187,7 @@ impl World {
         };
         let now = self.now(i);
         let _ = step(&mut self.guards[i].memory, &sight, now);
+        self.tell(i);
     }
 }
 

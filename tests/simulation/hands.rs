@@ -1,6 +1,5 @@
 //! Actions on MySQL, as `src/mysql` carries them out.
 
-use mysql_ha_agent::agent::shared::FenceNote;
 use mysql_ha_agent::core::action::{MysqlAction, MysqlKind};
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::reason::Reason;
@@ -51,16 +50,11 @@ impl World {
                 server.failure = None;
                 server.done = Some((kind, now));
                 match kind {
-                    MysqlKind::Close => {
-                        (server.fenced, server.fence_begun) = (Some(Reason::Switchover), None);
-                        self.hosts[i].fenced = Some(FenceNote::Ended(Reason::Switchover));
-                    }
-                    MysqlKind::Open | MysqlKind::Follow => {
-                        (server.fenced, server.fence_begun) = (None, None);
-                        self.hosts[i].fenced = None;
-                    }
+                    MysqlKind::Close => (server.fenced, server.fence_begun) = (Some(Reason::Switchover), None),
+                    MysqlKind::Open | MysqlKind::Follow => server.lift_fence(now),
                     _ => {}
                 }
+                self.hosts[i].fenced = server.fenced;
                 if let Done::Diverged(extra) = done {
                     server.errant = extra;
                 } else if kind == MysqlKind::Follow {

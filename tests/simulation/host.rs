@@ -1,7 +1,8 @@
 //! A host: what outlives its agent, its guard and its server.
 
-use mysql_ha_agent::agent::shared::FenceNote;
+use mysql_ha_agent::core::fenced::Told;
 use mysql_ha_agent::core::guard;
+use mysql_ha_agent::core::reason::Reason;
 
 use super::chance::Chance;
 
@@ -45,13 +46,13 @@ pub(crate) struct Host {
     pub(crate) rate: i64,
     /// `state_dir`: under our care, and why it was fenced.
     pub(crate) managed: bool,
-    pub(crate) fenced: Option<FenceNote>,
+    pub(crate) fenced: Option<Reason>,
     /// The marker of the verb `fence`.
     pub(crate) fenced_by_hand: bool,
     /// The lease file below `/run`; none: nothing was written since the boot.
     pub(crate) lease_file: Option<guard::Lease>,
     /// The guard's own file below `/run`.
-    pub(crate) proven: Option<guard::LeaseId>,
+    pub(crate) told: Told,
     pub(crate) instances: u32,
     pub(crate) back: Back,
     /// When its mysqld thawed last.
@@ -72,7 +73,7 @@ impl Host {
             fenced: None,
             fenced_by_hand: false,
             lease_file: None,
-            proven: None,
+            told: Told::default(),
             instances: 1,
             back: Back::default(),
             thawed: 0,

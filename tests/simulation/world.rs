@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mysql_ha_agent::core::action::{Path, Record};
+use mysql_ha_agent::core::fenced::Told;
 use mysql_ha_agent::core::records::{Lease, Topology};
 use mysql_ha_agent::core::time::Moment;
 
@@ -66,7 +67,7 @@ impl World {
             zk: Zookeeper::default(),
             servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements())).collect(),
             agents: ids.clone().map(|id| Agent::new(id, 1, 1, &plan, 0)).collect(),
-            guards: ids.map(|_| Guard::new(plan.guards, None, 0)).collect(),
+            guards: ids.map(|_| Guard::new(plan.guards, Told::default(), 0)).collect(),
             hosts,
             faults: false,
             next_fault: chance.between(5_000, 8_000),
