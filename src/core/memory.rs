@@ -38,6 +38,11 @@ pub struct Memory {
     pub missed: BTreeMap<String, Moment>,
     /// The member that has confirmed that it acknowledges nothing more, and since when that is known here.
     pub confirmed: Option<(String, Moment)>,
+    /// The version of `topology` that this process last replaced by one that says degraded: no earlier write of ours can land on
+    /// what stands there since.
+    pub degraded_over: Option<i32>,
+    /// The version of `topology` on which the end of being degraded was last recorded; it may land late.
+    pub restored_over: Option<i32>,
     /// Degraded, and since then commits wait again: not recorded before an acknowledgement has come.
     pub restoring: Option<Moment>,
     /// When what this replica has received was last seen to grow.

@@ -953,11 +953,29 @@ fn sync_set(case: Add<'_>) {
     };
     case("P11", "primary", "", "acknowledgements are missing, not long enough", unacknowledged(2));
     case("D5", "primary", "Members Incident", "acknowledgements are missing three times in a row", unacknowledged(3));
-    case("D5", "degraded", "AwaitAcknowledgements", "recorded as degraded: then nobody is waited for", {
-        unacknowledged(3).with(|w| {
-            w.step();
-            w.topology().durability.degraded = true;
-        })
+    let recorded = |w: &mut World| {
+        w.step();
+        w.topology().durability.degraded = true;
+        if let Node::Here(topology) = &mut w.view.ensemble.topology {
+            topology.version += 1;
+        }
+    };
+    let degraded_since = || unacknowledged(3).with(recorded);
+    case(
+        "D5",
+        "degraded",
+        "AwaitAcknowledgements",
+        "recorded as degraded: then nobody is waited for",
+        degraded_since(),
+    );
+    case("D5", "primary", "Members", "its end was recorded on this topology and may land: replaced first", {
+        degraded_since().with(|w| w.memory.restored_over = Some(VERSION + 1))
+    });
+    case("D5", "degraded", "AwaitAcknowledgements", "the same, replaced", {
+        degraded_since().with(|w| w.memory.restored_over = Some(VERSION + 1)).with(recorded)
+    });
+    case("D5", "primary", "Members", "degraded before our agent was restarted: what it had sent is not known", {
+        degraded_since().with(|w| w.memory.degraded_over = None)
     });
     case("P11", "primary", "", "degrade.allow_times 0: blocks", {
         unacknowledged(2).with(|w| {
