@@ -32,7 +32,7 @@
 //! # Found
 //!
 //! - A vote that lands after the primary is back counts without what its member has acknowledged since
-//!   (`each_rule::interleaving_3_a_vote_that_lands_after_the_primary_is_back`): row R8's transaction has to check `topology` and `lease`.
+//!   (`each_rule::interleaving_03_a_vote_that_lands_after_the_primary_is_back`): row R8's transaction has to check `topology` and `lease`.
 //! - The S that a new primary records must keep the members of the carried-over S that follow it already.
 //! - With the failsafe, a primary that publishes on its proof alone fights for ever with members that name nobody.
 //!

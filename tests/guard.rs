@@ -250,7 +250,7 @@ async fn nothing_is_fenced_while_paused() {
 
 /// 16, and interleaving 6 of the design: a replica's semi-sync is left alone, also by a fence; so is a read-only server.
 #[tokio::test]
-async fn a_replica_keeps_its_semi_sync() {
+async fn interleaving_06_a_replica_keeps_its_semi_sync() {
     let bench = Bench::managed().await;
     bench.server.root_runs(&["SET GLOBAL rpl_semi_sync_replica_enabled=ON", "SET GLOBAL super_read_only=ON"]).await;
     bench.lease_file().write(None).unwrap();

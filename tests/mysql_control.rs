@@ -9,6 +9,8 @@ mod control;
 mod fence;
 #[path = "mysql_control/fence_budget.rs"]
 mod fence_budget;
+#[path = "mysql_control/interleavings.rs"]
+mod interleavings;
 #[path = "mysql_control/panic.rs"]
 mod panic;
 #[path = "mysql_control/probe.rs"]

@@ -222,6 +222,7 @@ pub(crate) fn topology(epoch: u64) -> Record {
         },
         handover: None,
         forced: None,
+        lost: GtidSet::new(),
     })
 }
 

@@ -220,7 +220,7 @@ async fn a_release_takes_the_version_of_the_renewals_since_and_ends_the_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_became_of_a_call_without_an_answer_is_found_out() {
+async fn interleaving_20_what_became_of_a_call_without_an_answer_is_found_out() {
     let server = Server::start().await;
     let mut a = Agent::ready(&server, "db1").await;
     assert_done(&a.keeper.commit(&adopt("db1")).await);
@@ -257,7 +257,7 @@ async fn what_became_of_a_call_without_an_answer_is_found_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_given_up_in_mid_call_is_not_forgotten() {
+async fn interleaving_20_a_renewal_given_up_in_mid_call_is_not_forgotten() {
     let server = Server::start().await;
     let mut options = server.options();
     // So long that the connection outlives the freeze, and the renewal takes effect after its caller has gone.
@@ -277,7 +277,7 @@ async fn a_renewal_given_up_in_mid_call_is_not_forgotten() {
 
 /// Interleaving 12: the lease is as long as the pause; from sending a shorter one on nobody relies on more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_lease_is_long_and_shortened_from_sending_on() {
+async fn interleaving_12_a_paused_lease_is_long_and_shortened_from_sending_on() {
     let server = Server::start().await;
     let mut options = server.options();
     options.op_timeout = Duration::from_secs(10);

@@ -40,6 +40,7 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
         },
         handover: None,
         forced: None,
+        lost: GtidSet::new(),
     };
     // Every replica may acknowledge: an operator may have set it so.
     if own.durability == DurabilityMode::Lossless {
@@ -52,8 +53,12 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
 #[must_use]
 pub fn without_primary(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology {
     let mut next = topology.clone();
-    if let Some(lost) = next.primary.take().and_then(|name| next.members.get_mut(&name)) {
-        lost.state = MemberState::Na;
+    if let Some(primary) = next.primary.take() {
+        // It was named, so the history of its epoch tells what had been lost.
+        next.lost = GtidSet::new();
+        if let Some(lost) = next.members.get_mut(&primary) {
+            lost.state = MemberState::Na;
+        }
     }
     next.since = case.view.wall.clone();
     next.reason = reason;
@@ -95,8 +100,16 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
     if let Some(facts) = case.facts() {
         // What the winner holds is the least that any later candidate must hold (interleaving 5).
         next.durability.floor = facts.executed.clone();
+        next.lost = expected(topology, case).subtract(&facts.executed);
     }
     next
+}
+
+/// What the last primary had acknowledged as far as is known, and what had been lost before it was named.
+#[must_use]
+pub fn expected(topology: &Topology, case: &Case<'_>) -> GtidSet {
+    let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
+    watermark.union(&topology.durability.floor).union(&topology.lost)
 }
 
 /// The epoch that this transaction begins was forced: acknowledged writes may be missing in it.

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaving_1_a_word_read_before_an_opening_counts_no_more_after_it() {
+    fn fences_1_a_word_read_before_an_opening_counts_no_more_after_it() {
         let mut opened = server(true, 5);
         opened.lift_fence(Moment(10));
         assert_eq!(fenced_after(opened, 20, WordState::Returned(Moment(9))), None);
@@ -225,12 +225,12 @@ mod tests {
     }
 
     #[test]
-    fn interleaving_2_a_word_that_still_stands_says_nothing_of_a_later_hand() {
+    fn fences_2_a_word_that_still_stands_says_nothing_of_a_later_hand() {
         assert_eq!(fenced_after(server(false, 10), 20, WordState::Returned(Moment(9))), None);
     }
 
     #[test]
-    fn interleaving_3_a_server_that_takes_writes_is_not_fenced() {
+    fn fences_3_a_server_that_takes_writes_is_not_fenced() {
         let mut server = Server { fenced: Some(Reason::Switchover), ..Server::default() };
         server.take_reading(facts(false), Moment(5), None, Moment(5));
         assert_eq!(server.fenced, None);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaving_4_a_fence_under_way_is_neither_proof_nor_somebodys_hand() {
+    fn fences_4_a_fence_under_way_is_neither_proof_nor_somebodys_hand() {
         let mut server = server(false, 5);
         let under_way = word(WordState::UnderWay(Moment(100)));
         server.take_reading(facts(true), Moment(20), Some(&under_way), Moment(21));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaving_5_a_fence_that_never_ended_counts_as_none_after_its_time() {
+    fn fences_5_a_fence_that_never_ended_counts_as_none_after_its_time() {
         let mut server = server(false, 5);
         let under_way = word(WordState::UnderWay(Moment(100)));
         server.take_reading(facts(true), Moment(120), Some(&under_way), Moment(121));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaving_7_an_older_reading_changes_nothing() {
+    fn fences_7_an_older_reading_changes_nothing() {
         let mut server = server(true, 10);
         server.fenced = Some(Reason::Switchover);
         let before = server.clone();

@@ -42,6 +42,11 @@ pub struct Memory {
     pub confirmed: Option<(String, Moment)>,
     /// How many acknowledgements commits are made to wait for, before that is recorded.
     pub setting: Option<Setting>,
+    /// The version of `topology` that this process last replaced by one that says degraded: no earlier write of ours can land on
+    /// what stands there since.
+    pub degraded_over: Option<i32>,
+    /// The version of `topology` on which the end of being degraded was last recorded; it may land late.
+    pub restored_over: Option<i32>,
     /// When what this replica has received was last seen to grow.
     pub growth: Growth,
     /// The present epoch as it was first seen opened: `failover.cooldown` counts from it.

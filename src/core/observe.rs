@@ -145,5 +145,6 @@ fn adopted(view: &View, primary: &AgentRecord, agents: &[&AgentRecord], epoch: u
         last_writer: Some(primary.name.clone()),
         handover: None,
         forced: None,
+        lost: GtidSet::new(),
     })
 }

@@ -189,6 +189,10 @@ pub struct Topology {
     /// The last epoch that began with `promote --allow-data-loss`: acknowledged writes may have been lost when it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced: Option<u64>,
+    /// What was known to be acknowledged and is not on the server that this epoch began with. It stands here since whoever
+    /// claimed may be restarted, or die, before it has written its history.
+    #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
+    pub lost: GtidSet,
 }
 
 impl Topology {

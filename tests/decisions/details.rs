@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use mysql_ha_agent::core::action::{Action, MysqlAction, Op, Path, Purpose, Record};
-use mysql_ha_agent::core::records::Progress;
-use mysql_ha_agent::core::view::Node;
+use mysql_ha_agent::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
+use mysql_ha_agent::core::outcome::Decision;
+use mysql_ha_agent::core::reason::Reason;
+use mysql_ha_agent::core::records::{DurabilityMode, MemberState, Progress, Topology};
+use mysql_ha_agent::core::view::{Failure, Node, SemiSyncReplica};
 
-use super::world::{NOW, VERSION, asked, gtids, primary, promoted, request, seen, switch, vacant, voted, write};
+use super::durability::settled;
+use super::world::{
+    NOW, VERSION, World, asked, gtids, names, primary, promoted, replica, request, seen, switch, vacant, voted, write,
+};
 
 #[test]
 fn a_claim_checks_each_counted_lock_and_replaces_exactly_what_was_seen() {
@@ -32,7 +37,7 @@ fn a_claim_checks_each_counted_lock_and_replaces_exactly_what_was_seen() {
 }
 
 #[test]
-fn interleaving_3_a_vote_lands_only_beside_the_topology_and_the_lease_it_was_decided_upon() {
+fn interleaving_03_a_vote_lands_only_beside_the_topology_and_the_lease_it_was_decided_upon() {
     let decision = vacant().step();
     let vote = write(&decision);
     assert_eq!(vote.purpose, Purpose::Vote);
@@ -73,7 +78,7 @@ fn opening_ends_before_the_lease_and_asks_for_acknowledgements() {
 }
 
 #[test]
-fn a_holder_that_never_opened_does_not_release_the_lease() {
+fn interleaving_02_a_holder_that_never_opened_does_not_release_the_lease() {
     for opened in [true, false] {
         let mut world = promoted();
         world.held().opened = opened;
@@ -84,6 +89,164 @@ fn a_holder_that_never_opened_does_not_release_the_lease() {
         let released = write(&decision).ops.iter().any(|op| matches!(op, Op::Set(Path::Lease, ..)));
         assert_eq!(released, opened, "interleaving 2");
     }
+}
+
+/// What it holds is all that it ever acknowledged: a quorum that is not there must not keep it from its own role. Who wrote
+/// before it does not count.
+#[test]
+fn interleaving_13_the_last_writer_needs_no_quorum() {
+    for (last_writer, row) in [("db2", "R14"), ("db1", "R10")] {
+        let mut world = vacant().lock(1, "db2", 9).with(|w| {
+            w.lease().name = last_writer.into();
+            w.topology().last_writer = Some(last_writer.into());
+            w.view.ensemble.agents.remove("db3");
+        });
+        assert_eq!(world.step().row, row, "{last_writer}");
+    }
+}
+
+/// It may have opened and died before `topology` named it, and then all it acknowledged is in nobody's count but its own.
+#[test]
+fn interleaving_13_who_recorded_opened_is_the_last_writer() {
+    let mut world = vacant().lock(1, "db2", 9).with(|w| {
+        w.topology().last_writer = Some("db2".into());
+        w.view.ensemble.agents.remove("db3");
+    });
+    assert!(world.lease().opened && world.lease().name == "db1");
+    assert_eq!(world.step().row, "R10");
+}
+
+/// Members are removed, and waiting is restored, only with a heartbeat that was sent since and acknowledged under the new rule;
+/// what was executed before it becomes the floor.
+#[test]
+fn interleaving_05_what_is_acknowledged_since_counts_before_a_member_leaves_or_waiting_is_restored() {
+    for (sent_after, row) in [(0, "P11"), (1, "D4")] {
+        let mut removing = retiring().with(|w| {
+            w.step();
+            w.view.server.heartbeat = Some((NOW + Duration::from_millis(sent_after), gtids(9)));
+        });
+        let decision = removing.step();
+        assert_eq!(decision.row, row);
+        if row == "D4" {
+            let next = next_topology(&decision);
+            assert_eq!((next.durability.sync, next.durability.floor), (vec!["db2".to_owned()], gtids(9)));
+        }
+    }
+    for (sent_after, row) in [(0, "P11"), (1, "D2")] {
+        let mut restoring = primary().with(|w| {
+            w.topology().durability.degraded = true;
+            settled(w, 1);
+            w.view.server.heartbeat = Some((NOW + Duration::from_millis(sent_after), gtids(9)));
+        });
+        let decision = restoring.step();
+        assert_eq!(decision.row, row);
+        if row == "D2" {
+            let next = next_topology(&decision);
+            assert_eq!((next.durability.degraded, next.durability.floor), (false, gtids(9)));
+        }
+    }
+}
+
+/// db3, which is to leave S, confirms that it acknowledges nothing more.
+fn retiring() -> World {
+    primary().with(|w| {
+        w.topology().durability.retiring = vec!["db3".into()];
+        w.topology().members.get_mut("db3").unwrap().state = MemberState::Na;
+        w.agent("db3").source.as_mut().unwrap().sql_running = false;
+        w.agent("db3").acknowledges = Some(false);
+    })
+}
+
+fn next_topology(decision: &Decision) -> Topology {
+    let of = |op: &Op| match op {
+        Op::Set(Path::Topology, Record::Topology(next), VERSION) => Some(next.clone()),
+        _ => None,
+    };
+    write(decision).ops.iter().find_map(of).unwrap()
+}
+
+/// Commits that wait with a time limit are as good as commits that do not wait: neither does a heartbeat count that came back then.
+#[test]
+fn interleaving_09_a_setting_that_gives_up_is_mended_and_proves_nothing() {
+    let weak = |w: &mut World| w.facts().semi_sync.source.as_mut().unwrap().strict = false;
+    let decision = primary().with(weak).step();
+    assert_eq!((decision.row, names(&decision).join(" ")), ("D1", "AwaitAcknowledgements".to_owned()));
+    let mut removing = retiring().with(|w| {
+        w.step();
+        w.view.server.heartbeat = Some((NOW + Duration::from_millis(1), gtids(9)));
+        weak(w);
+        // Tried a moment ago, in vain: the rows below are asked.
+        w.view.server.failure = Some(Failure { kind: MysqlKind::AwaitAcknowledgements, why: "no".into(), at: NOW });
+    });
+    assert_eq!(removing.step().row, "P11");
+}
+
+/// Recorded as one that acknowledges it says so first, and acts on what it has read after that was to be seen.
+#[test]
+fn interleaving_18_a_member_says_so_before_it_acknowledges() {
+    for (said, actions) in [(false, ""), (true, "Acknowledge")] {
+        let mut world = replica().with(|w| {
+            w.facts().semi_sync.replica = Some(SemiSyncReplica { enabled: false, active: false });
+            w.agent("db2").acknowledges = Some(said);
+        });
+        let decision = world.step();
+        assert_eq!((decision.row, names(&decision).join(" ")), ("F9", actions.to_owned()));
+        assert!(decision.may_acknowledge, "published with the next renewal");
+    }
+}
+
+#[test]
+fn interleaving_19_a_request_of_an_epoch_that_has_ended_or_past_its_time_is_void() {
+    let mut ended = request(Progress::Requested);
+    ended.epoch = 6;
+    let late = Duration::from_millis(ended.timeout_ms);
+    for (request, age) in [(ended, Duration::ZERO), (request(Progress::Requested), late)] {
+        let mut world = asked().with(|w| {
+            w.view.ensemble.switchover = Node::Here(seen(request, 0, age));
+            w.view.ensemble.agents.get_mut("db2").unwrap().first_seen = NOW;
+        });
+        let decision = world.step();
+        assert_eq!((decision.row, decision.outcome.reason), ("W1", Reason::SwitchoverRefused));
+    }
+}
+
+/// An agent that is restarted between its claim and its history has forgotten what it knew; found by simulation.
+#[test]
+fn what_was_lost_is_told_by_whoever_writes_the_history() {
+    let mut world = voted().with(|w| {
+        w.topology().durability.mode = DurabilityMode::Async;
+        w.lease().watermark = gtids(12);
+    });
+    let claimed = next_topology(&world.step());
+    assert_eq!(claimed.lost, gtids(12).subtract(&gtids(9)));
+
+    let mut restarted = promoted().with(|w| w.memory.race = None);
+    restarted.topology().lost = claimed.lost.clone();
+    restarted.step();
+    restarted.topology().primary = Some("db1".into());
+    restarted.held().opened = true;
+    restarted.facts().super_read_only = false;
+    let history = write(&restarted.step()).ops.iter().find_map(|op| match op {
+        Op::Create(Path::History(_), Record::History(history)) => Some(history.lost.clone()),
+        _ => None,
+    });
+    assert_eq!(history, Some(claimed.lost));
+}
+
+/// One that was never named leaves it to the next; of one that was named the history tells.
+#[test]
+fn what_was_lost_stays_until_a_primary_was_named() {
+    let lost = gtids(12).subtract(&gtids(9));
+    let mut world = voted().with(|w| w.topology().durability.mode = DurabilityMode::Async);
+    world.topology().lost = lost.clone();
+    assert_eq!(next_topology(&world.step()).lost, lost);
+    let mut world = vacant().with(|w| {
+        w.topology().primary = Some("db1".into());
+        w.lease().released = false;
+    });
+    world.topology().lost = lost;
+    let decision = world.step();
+    assert_eq!((decision.row, next_topology(&decision).lost), ("R2", Default::default()));
 }
 
 #[test]

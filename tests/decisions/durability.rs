@@ -6,10 +6,10 @@ use mysql_ha_agent::core::action::{MysqlKind, Op, Path, Record};
 use mysql_ha_agent::core::memory::Setting;
 use mysql_ha_agent::core::outcome::Decision;
 use mysql_ha_agent::core::records::{Durability, DurabilityMode, MemberState, Mode};
-use mysql_ha_agent::core::view::SemiSyncReplica;
+use mysql_ha_agent::core::view::{Node, SemiSyncReplica};
 
 use super::scenarios::Add;
-use super::world::{NOW, T, World, gtids, primary, replica, write};
+use super::world::{NOW, T, VERSION, World, gtids, primary, replica, write};
 
 /// All of them.
 pub(crate) fn scenarios(case: Add<'_>) {
@@ -19,7 +19,7 @@ pub(crate) fn scenarios(case: Add<'_>) {
 }
 
 /// Commits were made to wait for `count` acknowledgements a second ago, and that has been read since.
-fn settled(w: &mut World, count: u32) {
+pub(crate) fn settled(w: &mut World, count: u32) {
     let asked = NOW - Duration::from_secs(1);
     w.memory.setting = Some(Setting { count, asked, since: None });
     w.view.server.done = Some((MysqlKind::AwaitAcknowledgements, asked));
@@ -107,7 +107,9 @@ fn terms(case: Add<'_>) {
             w.view.ensemble.agents.get_mut("db3").unwrap().record.mode = Mode::Observe;
         })
     });
-    let giving_up = || wants_async().with(|w| w.topology().durability.degraded = true);
+    let degraded = || wants_async().with(|w| w.topology().durability.degraded = true);
+    case("D7", "primary", "Members", "it was degraded, and its end may land: replaced first", degraded());
+    let giving_up = || degraded().with(|w| w.memory.degraded_over = Some(VERSION - 1));
     case("D7", "durability_changed", "AwaitAcknowledgements", "then commits stop waiting", giving_up());
     case("D7", "durability_changed", "AwaitAcknowledgements", "off by a reading from before our action", {
         giving_up().with(|w| {
@@ -180,11 +182,29 @@ fn sync_set(case: Add<'_>) {
     };
     case("P11", "primary", "", "acknowledgements are missing, not long enough", unacknowledged(2));
     case("D5", "primary", "Members Incident", "acknowledgements are missing three times in a row", unacknowledged(3));
-    case("D5", "degraded", "AwaitAcknowledgements", "recorded as degraded: then nobody is waited for", {
-        unacknowledged(3).with(|w| {
-            w.step();
-            w.topology().durability.degraded = true;
-        })
+    let recorded = |w: &mut World| {
+        w.step();
+        w.topology().durability.degraded = true;
+        if let Node::Here(topology) = &mut w.view.ensemble.topology {
+            topology.version += 1;
+        }
+    };
+    let degraded_since = || unacknowledged(3).with(recorded);
+    case(
+        "D5",
+        "degraded",
+        "AwaitAcknowledgements",
+        "recorded as degraded: then nobody is waited for",
+        degraded_since(),
+    );
+    case("D5", "primary", "Members", "its end was recorded on this topology and may land: replaced first", {
+        degraded_since().with(|w| w.memory.restored_over = Some(VERSION + 1))
+    });
+    case("D5", "degraded", "AwaitAcknowledgements", "the same, replaced", {
+        degraded_since().with(|w| w.memory.restored_over = Some(VERSION + 1)).with(recorded)
+    });
+    case("D5", "primary", "Members", "degraded before our agent was restarted: what it had sent is not known", {
+        degraded_since().with(|w| w.memory.degraded_over = None)
     });
     case("P11", "primary", "", "degrade.allow_times 0: blocks", {
         unacknowledged(2).with(|w| {
@@ -347,7 +367,7 @@ fn recorded(decision: &Decision) -> Durability {
 }
 
 #[test]
-fn interleaving_5_k_is_raised_with_a_floor_and_lowered_without() {
+fn interleaving_05_k_is_raised_with_a_floor_and_lowered_without() {
     let mut world = primary().with(|w| {
         w.view.own.sync_replicas = 2;
         settled(w, 2);
@@ -361,10 +381,11 @@ fn interleaving_5_k_is_raised_with_a_floor_and_lowered_without() {
 }
 
 #[test]
-fn interleaving_5_async_is_recorded_with_an_empty_s_and_lossless_with_everybody_in_it() {
+fn interleaving_05_async_is_recorded_with_an_empty_s_and_lossless_with_everybody_in_it() {
     let mut world = primary().with(|w| {
         w.view.own.durability = DurabilityMode::Async;
         w.topology().durability.degraded = true;
+        w.memory.degraded_over = Some(VERSION - 1);
         settled(w, 0);
     });
     let next = recorded(&world.step());

@@ -308,6 +308,22 @@ fn forced(case: Add<'_>) {
     });
 }
 
+/// Resumed, and the primary has not renewed its lease since: it may not have heard of it, and takes writes still.
+#[test]
+fn interleaving_12_nobody_races_while_a_paused_lease_may_be_in_use() {
+    let resumed = |ttl_ms, paused: Option<&str>| {
+        replica().with(in_pause).with(|w| {
+            w.view.ensemble.master = Node::Absent;
+            w.view.ensemble.pause = Node::Absent;
+            age_lease(w, T * 10);
+            (w.lease().ttl_ms, w.lease().paused) = (ttl_ms, paused.map(str::to_owned));
+        })
+    };
+    assert_eq!(resumed(Lease::FOREVER_MS, Some("pause")).step().row, "O2");
+    assert_eq!(resumed(60_000, Some("pause")).step().row, "R2", "its own end has passed");
+    assert_eq!(resumed(10_000, None).step().row, "R2", "renewed without it, and lost since");
+}
+
 #[test]
 fn a_manual_vote_is_cast_with_priority_0_and_counts() {
     let mut world = vacant().with(|w| w.view.own.mode = Mode::Manual).lock(2, "db3", 9);

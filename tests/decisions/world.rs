@@ -198,6 +198,7 @@ fn topology() -> Topology {
         },
         handover: None,
         forced: None,
+        lost: GtidSet::new(),
     }
 }
 

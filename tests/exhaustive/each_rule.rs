@@ -1,6 +1,6 @@
 //! One rule is missing, and a promise is broken: the test for the rule, and for the model. `--nocapture` prints the way.
 
-use crate::promises::{NOTHING_LOST, ONE_WRITER};
+use crate::promises::{HEALS, NOTHING_LOST, ONE_WRITER};
 use crate::rules::{Delay, Faults, Rule, Scope, Slow};
 use crate::search::needs;
 use crate::whole::NO_FAULTS;
@@ -54,12 +54,12 @@ fn one_claim_for_one_version() {
 }
 
 #[test]
-fn interleaving_1_a_dethroned_primary_renews() {
+fn interleaving_01_a_dethroned_primary_renews() {
     needs(Rule::RenewOwnVersion, ONE_WRITER, Scope::small());
 }
 
 #[test]
-fn interleaving_2_a_winner_that_never_opened_releases() {
+fn interleaving_02_a_winner_that_never_opened_releases() {
     needs(Rule::ReleaseOpenedOnly, ONE_WRITER, Scope { epochs: 3, faults: 2, ..Scope::small() });
 }
 
@@ -72,12 +72,12 @@ fn release_only_when_read_only_has_come() {
 /// A winner that opened, took a write and lost its lease before it removed its lock counts as the last writer with a
 /// vote from before the write.
 #[test]
-fn interleaving_3_votes_of_an_earlier_version() {
+fn interleaving_03_votes_of_an_earlier_version() {
     needs(Rule::VoteVersion, NOTHING_LOST, Scope { epochs: 3, faults: 0, ..Scope::small() });
 }
 
 #[test]
-fn interleaving_3_unfreezing_with_a_vote_left() {
+fn interleaving_03_unfreezing_with_a_vote_left() {
     needs(Rule::UnfreezeWithoutLock, NOTHING_LOST, Scope::small());
 }
 
@@ -85,22 +85,22 @@ fn interleaving_3_unfreezing_with_a_vote_left() {
 /// member sees no lock of its own, follows and acknowledges; now the vote lands, under the version it was made for, and
 /// counts without the write. Hence the vote's transaction has to check `topology` *and* `lease`.
 #[test]
-fn interleaving_3_a_vote_that_lands_after_the_primary_is_back() {
+fn interleaving_03_a_vote_that_lands_after_the_primary_is_back() {
     needs(Rule::VoteChecksLease, NOTHING_LOST, Scope { faults: 0, delay: Delay::Only(Slow::Votes), ..Scope::small() });
 }
 
 #[test]
-fn interleaving_4_a_vote_before_the_io_thread_has_stopped() {
+fn interleaving_04_a_vote_before_the_io_thread_has_stopped() {
     needs(Rule::FreezeIo, NOTHING_LOST, Scope::small());
 }
 
 #[test]
-fn interleaving_4_replication_that_resumes_after_a_restart() {
+fn interleaving_04_replication_that_resumes_after_a_restart() {
     needs(Rule::FreezeSurvivesRestart, NOTHING_LOST, Scope { faults: 2, ..Scope::small() });
 }
 
 #[test]
-fn interleaving_7_received_shrinks() {
+fn interleaving_07_received_shrinks() {
     needs(Rule::RelaySurvives, NOTHING_LOST, Scope { faults: 2, relay: true, ..Scope::small() });
 }
 
@@ -119,6 +119,13 @@ fn interleaving_19_undo_takes_master_first() {
     needs(Rule::UndoTakesMaster, ONE_WRITER, switches());
 }
 
+/// A claim that its sender has given up lands all the same: nobody else can claim while the node is there.
+#[test]
+fn interleaving_20_an_ambiguous_claim_lands_late() {
+    let kinds = Faults { lost_answer: true, ..NO_FAULTS };
+    needs(Rule::DropStray, HEALS, Scope { delay: Delay::Only(Slow::Claims), kinds, heals: true, ..Scope::small() });
+}
+
 #[test]
 fn recorded_before_it_acknowledges() {
     needs(Rule::RecordBeforeEnabling, NOTHING_LOST, sync_changes());
@@ -126,13 +133,13 @@ fn recorded_before_it_acknowledges() {
 
 /// Semi-sync is off, the connection made before goes on acknowledging (interleaving 6).
 #[test]
-fn certain_before_it_is_removed() {
+fn interleaving_06_certain_before_it_is_removed() {
     needs(Rule::CertainBeforeRemoving, NOTHING_LOST, sync_changes());
 }
 
 /// What the removed member alone has acknowledged is on nobody in the new S.
 #[test]
-fn interleaving_5_a_floor_with_every_removal() {
+fn interleaving_05_a_floor_with_every_removal() {
     needs(Rule::FloorOnRemoval, NOTHING_LOST, sync_changes());
 }
 

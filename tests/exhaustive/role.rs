@@ -169,9 +169,13 @@ pub(crate) fn give_way(scope: &Scope, world: &World, server: Server) -> Option<W
 }
 
 /// Row S7, interleaving 20: a `master` of ours without a lease behind it.
-pub(crate) fn drop_stray(world: &World, server: Server) -> Option<World> {
+pub(crate) fn drop_stray(scope: &Scope, world: &World, server: Server) -> Option<World> {
     let host = world.host(server);
-    if world.tree.master != Some(server) || holds(world, server) || host.request.is_some() {
+    if !scope.keeps(Rule::DropStray)
+        || world.tree.master != Some(server)
+        || holds(world, server)
+        || host.request.is_some()
+    {
         return None;
     }
     let mut next = world.clone();

@@ -41,6 +41,8 @@ pub(crate) enum Rule {
     OpenCarriesEnd,
     /// Interleaving 19: undoing a switch takes `master` first and only then writes.
     UndoTakesMaster,
+    /// Interleaving 20: a `master` of ours without a lease behind it is removed.
+    DropStray,
     /// Changes of S: recorded before a member acknowledges.
     RecordBeforeEnabling,
     /// Changes of S: a member leaves the record only when it certainly acknowledges no more.

@@ -158,7 +158,7 @@ impl Scope {
             What::Release => role::release(self, world, server),
             What::Undo => role::undo(self, world, server),
             What::Yield => role::give_way(self, world, server),
-            What::DropStray => role::drop_stray(world, server),
+            What::DropStray => role::drop_stray(self, world, server),
             What::NameNobody => race::name_nobody(self, world, server),
             What::Freeze => race::freeze(self, world, server),
             What::EarlyFreeze => proof::early_freeze(self, world, server),

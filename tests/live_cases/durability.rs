@@ -48,7 +48,7 @@ fn degrades_while_nobody_acknowledges_and_is_restored() {
 
 /// `degrade.allow_times: 0`: blocks. A replica that comes back ends it, though it had received before it died all that waits.
 #[test]
-fn blocks_without_degrading_and_goes_on_when_a_replica_is_back() {
+fn interleaving_16_blocks_without_degrading_and_goes_on_when_a_replica_is_back() {
     run("block", async |stage| {
         let scene = Scene::start(&stage, quick().set("*", "degrade.allow_times", 0)).await;
         for replica in ["db2", "db3"] {

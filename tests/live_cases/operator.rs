@@ -205,7 +205,7 @@ fn paused_nothing_changes_and_resumed_everything_is_as_before() {
 /// Interleaving 12: a pause that the primary cannot hear of is not in force; one that it cannot hear the end of holds until it
 /// does, or until it is proven fenced.
 #[test]
-fn resume_after_a_partition_has_one_writer() {
+fn interleaving_12_resume_after_a_partition_has_one_writer() {
     run("resume_partition", async |stage| {
         if !stage.can_partition() {
             eprintln!("skipped: the network cannot be cut with loopback addresses; run as root");

@@ -15,7 +15,7 @@ use crate::server::{LONG, Server};
 /// For what is expected not to come.
 const SHORT: Duration = Duration::from_millis(300);
 
-fn control(server: &Server) -> Control {
+pub(crate) fn control(server: &Server) -> Control {
     let settings = Settings {
         schema: "mysql_ha".into(),
         replication_user: "repl".into(),
@@ -26,7 +26,7 @@ fn control(server: &Server) -> Control {
     Control::new(server.agent(), settings)
 }
 
-async fn act(server: &Server, action: MysqlAction) -> Result<Done, ControlError> {
+pub(crate) async fn act(server: &Server, action: MysqlAction) -> Result<Done, ControlError> {
     control(server).execute(&action).await
 }
 
@@ -44,11 +44,11 @@ async fn open_until(server: &Server, not_after: Moment) -> Result<Done, ControlE
     act(server, MysqlAction::Open { not_after, acknowledgements: 0 }).await
 }
 
-async fn executed(server: &Server) -> GtidSet {
+pub(crate) async fn executed(server: &Server) -> GtidSet {
     server.value("@@global.gtid_executed").await.parse().unwrap()
 }
 
-async fn status(server: &Server, column: &str) -> String {
+pub(crate) async fn status(server: &Server, column: &str) -> String {
     server.row("SHOW REPLICA STATUS").await.text_or_empty(column)
 }
 
@@ -65,7 +65,7 @@ async fn hold(target: &Target, statements: &[&str]) -> Connection {
 }
 
 /// A primary with `app.x`, and a replica of it.
-async fn pair() -> (Server, Server) {
+pub(crate) async fn pair() -> (Server, Server) {
     let (primary, replica) = tokio::join!(Server::start(), Server::start());
     primary.root_runs(&["CREATE TABLE app.x (id INT PRIMARY KEY)"]).await;
     replica.replicate_from(&primary).await;
@@ -73,7 +73,7 @@ async fn pair() -> (Server, Server) {
 }
 
 /// Rows that the replica receives and cannot apply while the returned session lives.
-async fn held_back(primary: &Server, replica: &Server, rows: u32) -> Connection {
+pub(crate) async fn held_back(primary: &Server, replica: &Server, rows: u32) -> Connection {
     let lock = hold(&replica.root(), &["LOCK TABLES app.x READ"]).await;
     for id in 1..=rows {
         primary.root_runs(&[&format!("INSERT INTO app.x VALUES ({id})")]).await;
@@ -363,7 +363,7 @@ async fn the_heartbeat_table_is_made_once_and_costs_no_transaction_afterwards() 
 }
 
 #[tokio::test]
-async fn a_restart_never_acknowledges_by_itself() {
+async fn interleaving_04_a_restart_never_acknowledges_by_itself() {
     let (_primary, replica) = pair().await;
     act(&replica, MysqlAction::Acknowledge { on: true }).await.unwrap();
     let status = "(SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Rpl_semi_sync_replica_status')";
@@ -378,7 +378,7 @@ async fn a_restart_never_acknowledges_by_itself() {
 }
 
 #[tokio::test]
-async fn a_frozen_replica_acknowledges_nothing_when_somebody_starts_its_io_thread() {
+async fn interleaving_04_a_frozen_replica_acknowledges_nothing_when_somebody_starts_its_io_thread() {
     let (_primary, replica) = pair().await;
     act(&replica, MysqlAction::Acknowledge { on: true }).await.unwrap();
     act(&replica, MysqlAction::StopIo).await.unwrap();

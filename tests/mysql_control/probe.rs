@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::server::{LONG, Server};
 
 /// A try's limit where the write is expected to hang.
-const LIMIT: Duration = Duration::from_millis(500);
+pub(crate) const LIMIT: Duration = Duration::from_millis(500);
 
 fn settings() -> Settings {
     Settings {
@@ -28,23 +28,23 @@ fn settings() -> Settings {
 }
 
 /// A writable server with the heartbeat table.
-async fn primary() -> Server {
+pub(crate) async fn primary() -> Server {
     let server = Server::start().await;
     Control::new(server.agent(), settings()).execute(&MysqlAction::CreateHeartbeatTable).await.unwrap();
     server.root_runs(&["CREATE TABLE app.x (id INT PRIMARY KEY)"]).await;
     server
 }
 
-fn prober(server: &Server) -> Prober {
+pub(crate) fn prober(server: &Server) -> Prober {
     Prober::new(server.agent(), None, "mysql_ha".into())
 }
 
-async fn tried(prober: &mut Prober, limit: Duration) -> Try {
+pub(crate) async fn tried(prober: &mut Prober, limit: Duration) -> Try {
     let beat = Beat { name: "db1".into(), epoch: 7 };
     prober.probe(Some(&beat), "life", limit).await
 }
 
-async fn outcome(prober: &mut Prober, limit: Duration) -> Outcome {
+pub(crate) async fn outcome(prober: &mut Prober, limit: Duration) -> Outcome {
     tried(prober, limit).await.outcome
 }
 
@@ -61,7 +61,7 @@ async fn session(target: &Target, statements: &[&str]) -> Connection {
 }
 
 /// Commits wait for an acknowledgement that never comes: there is no replica.
-async fn no_acknowledgement(server: &Server) {
+pub(crate) async fn no_acknowledgement(server: &Server) {
     let sql = "SET GLOBAL rpl_semi_sync_source_enabled=ON, GLOBAL rpl_semi_sync_source_timeout=4294967295, \
                GLOBAL rpl_semi_sync_source_wait_no_replica=ON";
     server.root_runs(&[sql]).await;
@@ -85,7 +85,7 @@ async fn sessions_of_the_agent(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn the_heartbeat_is_written_and_its_watermark_lies_before_it() {
+async fn interleaving_17_the_watermark_lies_before_the_heartbeat_that_proves_it() {
     let server = primary().await;
     let mut prober = prober(&server);
     let before = server.value("@@global.gtid_executed").await;
@@ -269,7 +269,7 @@ async fn the_process_is_found_through_the_socket_and_its_exit_is_noticed() {
     assert_ne!(next.incarnation("boot"), mysqld.incarnation("boot"));
 }
 
-async fn reading(server: &Server) -> Reading {
+pub(crate) async fn reading(server: &Server) -> Reading {
     let mut connection = Connection::open(&server.agent(), LONG).await.unwrap();
     facts::Reader::new("mysql_ha").read(&mut connection, "life", LONG).await.unwrap()
 }

@@ -33,7 +33,7 @@ impl Server {
         std::fs::write(folder.path().join("data/auto.cnf"), format!("[auto]\nserver-uuid={uuid}\n")).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let child = launch(folder.path(), port, id);
+        let child = launch(folder.path(), port, id, &[]);
         let server = Self { folder, child, id, port };
         server.ready().await;
         server
@@ -41,7 +41,12 @@ impl Server {
 
     /// Starts it again after [`Server::kill`].
     pub(crate) async fn restart(&mut self) {
-        self.child = launch(self.folder.path(), self.port, self.id);
+        self.restart_with(&[]).await;
+    }
+
+    /// The same with other options.
+    pub(crate) async fn restart_with(&mut self, options: &[&str]) {
+        self.child = launch(self.folder.path(), self.port, self.id, options);
         self.ready().await;
     }
 
@@ -142,7 +147,7 @@ impl Drop for Server {
     }
 }
 
-fn launch(folder: &Path, port: u16, id: u32) -> Child {
+fn launch(folder: &Path, port: u16, id: u32, options: &[&str]) -> Child {
     let at = |name: &str| folder.join(name).display().to_string();
     // Dies with the test, however that dies.
     Command::new("setpriv")
@@ -154,6 +159,7 @@ fn launch(folder: &Path, port: u16, id: u32) -> Child {
         .args(["--relay-log=relay", "--relay-log-recovery=OFF", "--mysqlx=OFF", "--skip-name-resolve"])
         .args(["--innodb-buffer-pool-size=32M", "--event-scheduler=OFF"])
         .arg("--plugin-load-add=rpl_semi_sync_source=semisync_source.so;rpl_semi_sync_replica=semisync_replica.so")
+        .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -75,6 +75,10 @@ impl World {
             let fencing = self.agents[i].fencing.is_some() || self.guards[i].fences();
             assert!(!over || fencing, "db{} takes writes without a lease", i + 1);
         }
+        if self.primary().is_none() && self.seen.named == self.seen.began {
+            // Named, lost again, and perhaps without the moment that its history takes: who comes back knows nothing of it.
+            self.seen.expected.remove(&self.seen.began);
+        }
         if let Some(p) = self.primary().filter(|_| self.seen.began > self.seen.named) {
             self.seen.named = self.seen.began;
             self.promotions += 1;

@@ -15,6 +15,9 @@
 //!   only after a heartbeat *sent after* the confirmation has been acknowledged: by a member of the smaller set then, which
 //!   has received everything before it; the smaller quorum contains one such member. Its watermark becomes the floor.
 //! - A member whose agent is gone confirms nothing: it stays in S.
+//! - The end of being degraded is recorded, the answer does not come, acknowledgements are missing again, and nobody is
+//!   waited for; then the record lands: not degraded, and acknowledged writes are here alone. → What says *degraded* is replaced
+//!   by the same before waiting ends, so that nothing older can land ([`degrade`]).
 //! - The source side is off, or gave up by itself, or waits for too few (interleaving 9). → It is checked with each
 //!   reading; what cannot be kept is recorded as degraded, and nobody is promoted automatically then.
 
@@ -97,15 +100,21 @@ pub fn degrade(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let policy = case.view.own.degrade;
     let on = case.facts()?.semi_sync.source.is_some_and(|source| source.on);
     if durability.degraded {
-        let idle = !on || memory.degrade.may_restore(policy) || !rested(case);
+        if !on || memory.degrade.may_restore(policy) || !rested(case) {
+            return None;
+        }
+        if let Some(first) = certainly_degraded(memory, topology) {
+            return Some(first);
+        }
         let text = "degraded: commits wait for no acknowledgement any more";
         let action = MysqlAction::AwaitAcknowledgements { count: 0 };
-        return (!idle).then(|| Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
+        return Some(Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
     }
     if !on || !memory.degrade.too_many_failures(policy) {
         return None;
     }
     memory.degrade.degraded();
+    memory.degraded_over = Some(topology.version);
     let (times, period) = (policy.times.unwrap_or(0), policy.period.as_secs_f64());
     let text = format!(
         "no acknowledgement {times} times in a row ({period:.1} s each): degrades to asynchronous; acknowledged writes may be \
@@ -114,6 +123,19 @@ pub fn degrade(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let next = Durability { degraded: true, ..durability.clone() };
     let note = incident(case, Reason::Degraded, case.me(), text.clone());
     Some(record(topology, next, Vec::new(), text).write(Purpose::Incident, vec![note]))
+}
+
+/// Before commits that waited wait for nobody any more. A record of ours that ends being degraded may be on its way, its answer
+/// lost: it would land beside commits that are acknowledged by nobody (found by simulation). So what says *degraded* is replaced
+/// by the same first, which makes any such fail. None: that has been done.
+pub fn certainly_degraded(memory: &mut Memory, topology: &view::Seen<Topology>) -> Option<Outcome> {
+    let version = topology.version;
+    if memory.degraded_over.is_some_and(|over| over < version) && memory.restored_over < Some(version) {
+        return None;
+    }
+    memory.degraded_over = Some(version);
+    let text = "degraded: makes sure that it is recorded before nobody is waited for".to_owned();
+    Some(record(topology, topology.record.durability.clone(), Vec::new(), text))
 }
 
 /// Commits wait, and a member has begun to acknowledge since: it does so only for what comes after (interleaving 16).
@@ -239,6 +261,7 @@ pub fn restore(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     };
     let watermark = acknowledged_since(case, since)?;
     memory.setting = None;
+    memory.restored_over = Some(topology.version);
     let next = Durability { degraded: false, floor: watermark.clone(), ..durability.clone() };
     Some(record(topology, next, Vec::new(), "acknowledged again: no longer degraded".to_owned()).urgent())
 }

@@ -143,7 +143,7 @@ fn promotion<'m>(case: &Case<'_>, memory: &'m mut Memory, topology: &Topology) -
             cause: topology.reason,
             from: race.as_ref().and_then(|race| race.from.clone()).or_else(|| topology.last_writer.clone()),
             received: race.as_ref().map(|race| race.received.clone()).unwrap_or_default(),
-            expected: race.as_ref().map(|race| race.expected.clone()).unwrap_or_default(),
+            expected: race.as_ref().map_or_else(|| topology.lost.clone(), |race| race.expected.clone()),
             wait_until: claim.map_or(case.now + granted, |claim| claim.wait_until),
             last: case.now,
             phases: Phases {

@@ -566,9 +566,8 @@ fn claim(case: &Case<'_>, memory: &mut Memory, cause: Reason, counted: &[Lock<'_
     let wait_until = case.lease_over_at();
     // Forced past a paused lease: there is no end to wait for, and whoever forced it was told so.
     let wait_until = if consent::paused_lease(case) { case.now } else { wait_until };
-    let expected = case.lease_node().map(|lease| lease.record.watermark.union(&topology.record.durability.floor));
     let race = enter(case, memory, cause)?;
-    race.expected = expected.unwrap_or_default();
+    race.expected = changes::expected(&topology.record, case);
     race.caught_up.get_or_insert(case.now);
     race.claim = Some(Claim { at: case.now, wait_until: later(race.claim, wait_until) });
     let mut ops: Vec<Op> =

@@ -13,7 +13,7 @@
 //! | one host's old file asks for `async`, and that host becomes the primary | `lossless` is given up only where no present agent's file asks for it. Anything else the primary's file decides alone: it gives up no promise |
 //! | degraded, and k is changed | lowered at once: nobody counts votes. Raised only after it was restored: it would have to wait for more |
 
-use super::durability::{able, acknowledged_since, follower, primary, record, settled, writing};
+use super::durability::{able, acknowledged_since, certainly_degraded, follower, primary, record, settled, writing};
 use super::incident;
 use crate::core::action::Purpose;
 use crate::core::case::Case;
@@ -88,9 +88,13 @@ fn give_up(case: &Case<'_>, memory: &mut Memory, topology: &Seen<Topology>) -> O
     let durability = &topology.record.durability;
     if !durability.degraded {
         memory.setting = None;
+        memory.degraded_over = Some(topology.version);
         let next = Durability { degraded: true, ..durability.clone() };
         let text = "failover.durability is async: commits are about to wait for no acknowledgement, from now on";
         return Some(recorded(case, topology, next, text.to_owned()));
+    }
+    if let Some(first) = certainly_degraded(memory, topology) {
+        return Some(first);
     }
     let text = "failover.durability is async: lets commits wait for no acknowledgement";
     match settled(case, memory, 0) {
