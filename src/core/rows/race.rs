@@ -423,12 +423,19 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     race.led.get_or_insert(case.now);
     race.received = case.facts()?.received();
-    too_far_behind(case, race, durability.mode)
+    too_far_behind(case, race, &counted, durability.mode)
 }
 
 /// `async`: an older replica is not promoted automatically. Lag that is unknown is not zero.
-fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<Outcome> {
+///
+/// What the others have more is fetched and applied first (rows R12, R13): a leader that stayed behind while the last
+/// writer, back with everything, had a higher lock would be waited for for ever (found by simulation).
+fn too_far_behind(case: &Case<'_>, race: &Race, counted: &[Lock<'_>], mode: DurabilityMode) -> Option<Outcome> {
     if mode == DurabilityMode::Lossless || consent::told(case).is_some() {
+        return None;
+    }
+    let all_here = race.received.contains(&election::received(counted));
+    if !all_here || !case.facts()?.executed.contains(&race.received) {
         return None;
     }
     let own = &case.view.own;
@@ -443,7 +450,7 @@ fn too_far_behind(case: &Case<'_>, race: &Race, mode: DurabilityMode) -> Option<
         .map(|age| age.saturating_sub(case.facts_at().unwrap_or(case.now).since(race.noticed)));
     match age {
         Some(age) if age <= own.max_lag => None,
-        _ if case.last_writer() == Some(case.me()) => None,
+        _ if counted.iter().any(|(_, lock)| Some(lock.record.name.as_str()) == case.last_writer()) => None,
         age => {
             let lag =
                 age.map_or_else(|| "of unknown length".to_owned(), |age| format!("of {:.0} s", age.as_secs_f64()));
