@@ -743,6 +743,17 @@ fn race(case: Add<'_>) {
         }),
     );
     case(
+        "R13",
+        "fetching",
+        "Fetch",
+        "async and of unknown age, and the last writer is back with everything behind it in the queue",
+        vacant().lock(1, "db2", 9).lock(2, "db3", 9).lock(3, "db1", 12).with(|w| {
+            w.topology().durability.mode = mysql_ha_agent::core::records::DurabilityMode::Async;
+            w.lease().watermark = gtids(12);
+            w.facts().heartbeat_age = None;
+        }),
+    );
+    case(
         "R11",
         "applier_broken",
         "Withdraw",
