@@ -4,6 +4,8 @@
 
 #[path = "decisions/details.rs"]
 mod details;
+#[path = "decisions/failsafe.rs"]
+mod failsafe;
 #[path = "decisions/operator.rs"]
 mod operator;
 #[path = "decisions/scenarios.rs"]

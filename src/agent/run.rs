@@ -1,6 +1,7 @@
 //! Start-up, the tasks, the orderly stop.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -11,7 +12,7 @@ use super::fencer::{Fencer, on_panic};
 use super::kept::watch_fence_marker;
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::renewal::{Renewals, look_for_guard, mirror};
-use super::shared::{Busy, Note, ServerCell, Shared, now};
+use super::shared::{Busy, Deadline, Note, ServerCell, Shared, now};
 use super::turn::Turn;
 use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
@@ -114,6 +115,8 @@ pub fn own(config: &Config, instance: &str, managed: bool) -> std::io::Result<Ow
         fencing_budget: config.fencing.budget,
         kill_connections: config.fencing.kill_connections,
         heartbeat_interval: config.heartbeat.interval,
+        heartbeat_timeout: config.heartbeat.timeout,
+        failsafe: config.failover.failsafe,
         degrade: Policy {
             period: config.degrade.check_period.unwrap_or(config.heartbeat.interval),
             times: config.degrade.allow_times,
@@ -207,19 +210,21 @@ impl Start {
         let (notes, noted) = mpsc::channel(64);
         let (fatal, mut ended) = mpsc::channel::<End>(4);
 
+        let deadline = Deadline::new(keeper.until());
         let mysqld = watcher::watch_process(&config);
         let boot_id = shared.own.borrow().boot_id.clone();
         let fencer = Fencer {
             shared: shared.clone(),
             fence: watcher::fence(&config, mysqld.clone()),
-            deadline: keeper.until(),
+            deadline: deadline.clone(),
             orders: ordered,
             panic,
             last: None,
         };
         let fenced = tokio::spawn(fencer.run());
         let (mirrored, held) = watch::channel(None);
-        tokio::spawn(mirror(keeper.held(), lease_file, mirrored));
+        let (acknowledged, acknowledgements) = watch::channel(None);
+        tokio::spawn(mirror(keeper.held(), acknowledgements, lease_file, mirrored));
         let (guards, guard) = watch::channel(None);
         let guard_path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
         tokio::spawn(look_for_guard(guard_path, guards));
@@ -249,6 +254,8 @@ impl Start {
             ensemble: viewer.view(),
             held,
             inherited,
+            deadline,
+            acknowledged,
             decisions,
             zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer, refused: Arc::default() },
             mysql,
@@ -295,7 +302,7 @@ fn inherited_lease(path: &std::path::Path, boot_id: &str) -> Option<Held> {
     };
     let until = state.until.filter(|until| state.boot_id == boot_id && *until > now())?;
     // The epoch is not in the file; the core compares it only where `topology` is known, and by then asks `master`.
-    Some(Held { epoch: 0, until, opened: true, inherited: true })
+    Some(Held { epoch: 0, until, opened: true, inherited: true, proof: Duration::ZERO })
 }
 
 /// Checks the inequality of the timing with what the ensemble granted, at the start and after every reconnection.

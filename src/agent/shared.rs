@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{Notify, watch};
 
 use crate::core::gtid::GtidSet;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
+use crate::core::time::Moment;
 use crate::core::view::{Own, Server};
 use crate::host::clock;
 
@@ -66,6 +67,36 @@ pub struct Shared {
     pub watermark: watch::Receiver<GtidSet>,
     /// Where the fence's reason is kept over a restart.
     pub fence_note: Arc<Note>,
+}
+
+/// Until when our server may take writes, for those who must wait for nobody: the lease's end or, with the failsafe, that of the
+/// last acknowledged heartbeat, whichever is later. Without a lease acknowledgements prolong nothing.
+#[derive(Debug, Clone)]
+pub struct Deadline {
+    /// The lease's end in nanoseconds, 0 for none; written by the renewals.
+    lease: Arc<AtomicU64>,
+    /// The same of acknowledgements; written by the decision loop.
+    acknowledged: Arc<AtomicU64>,
+}
+
+impl Deadline {
+    /// With the lease as the renewals write it.
+    #[must_use]
+    pub fn new(lease: Arc<AtomicU64>) -> Self {
+        Self { lease, acknowledged: Arc::default() }
+    }
+
+    /// The later end; none without a lease.
+    #[must_use]
+    pub fn get(&self) -> Option<Moment> {
+        let lease = self.lease.load(Ordering::Acquire);
+        (lease != 0).then(|| Moment(lease.max(self.acknowledged.load(Ordering::Acquire))))
+    }
+
+    /// What acknowledgements allow from now on.
+    pub fn acknowledged(&self, until: Option<Moment>) {
+        self.acknowledged.store(until.map_or(0, |until| until.0), Ordering::Release);
+    }
 }
 
 /// One line kept in `state_dir` over restarts of the agent.
@@ -148,6 +179,6 @@ impl Drop for Taken {
 
 /// Now, on the clock that decisions use.
 #[must_use]
-pub fn now() -> crate::core::time::Moment {
+pub fn now() -> Moment {
     clock::now()
 }

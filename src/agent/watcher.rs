@@ -231,7 +231,7 @@ impl Watcher {
             }
         };
         if let Some(heartbeat) = &tried.heartbeat {
-            self.watermarks.send_replace(heartbeat.1.clone());
+            self.watermarks.send_replace(heartbeat.executed.clone());
         }
         self.shared.server.change(|server| {
             server.unacknowledged = tried.unacknowledged;

@@ -434,6 +434,7 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
             |fault| fault.what(),
         );
         report.must("timing", fault.is_none(), found, fault.map(|fault| fault.mend()).unwrap_or_default());
+        failsafe(config, report, granted);
     }
     if let Some(facts) = facts {
         unique(config, report, &ensemble, facts);
@@ -450,6 +451,26 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
     } else {
         report.should("topology", false, "the replica set is not adopted yet", "start the agents: they adopt it");
     }
+}
+
+/// Whether a primary of this file can write on while the whole ensemble is lost.
+fn failsafe(config: &Config, report: &mut Report, granted: Duration) {
+    if !config.failover.failsafe || config.failover.durability != DurabilityMode::Lossless {
+        return;
+    }
+    let found = match config.proof_length(granted) {
+        Some(length) => format!(
+            "without ZooKeeper an acknowledged heartbeat lets the primary write for {:.2} s more",
+            length.as_secs_f64()
+        ),
+        None => format!(
+            "no failsafe: heartbeat.interval + 2 × heartbeat.timeout + fencing.budget do not fit into {:.2} s",
+            granted.as_secs_f64()
+        ),
+    };
+    let mend =
+        "lower heartbeat.interval or heartbeat.timeout; until then an outage of ZooKeeper makes the primary read-only";
+    report.should("failsafe", config.proof_length(granted).is_some(), found, mend);
 }
 
 /// `server_uuid` and `server_id` within the cluster.

@@ -127,7 +127,7 @@ impl Reader {
             return Ok(Reading::Unsupported(why));
         }
         let replicas = connection.rows("SHOW REPLICAS", limit).await?;
-        let semi_sync = semi_sync(&connection.rows(SEMI_SYNC, limit).await?);
+        let semi_sync = read_semi_sync(connection, limit).await?;
         let beat = heartbeat(connection, &self.schema, limit).await?;
         let facts = ServerFacts {
             server_uuid: globals.text_or_empty("server_uuid"),
@@ -159,6 +159,14 @@ impl Settings {
         // Not persisted: somebody is about to change that.
         self.persisted_read_only && self.incarnation == incarnation && self.read.elapsed() < SETTINGS_AGE
     }
+}
+
+/// Semi-sync alone, as it is now.
+///
+/// # Errors
+/// See [`Fault`].
+pub(crate) async fn read_semi_sync(connection: &mut Connection, limit: Duration) -> Result<SemiSync, Fault> {
+    Ok(semi_sync(&connection.rows(SEMI_SYNC, limit).await?))
 }
 
 /// Semi-sync by what was read of it, whichever names it goes by.

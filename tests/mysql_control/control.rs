@@ -180,7 +180,7 @@ async fn another_server_at_the_address_is_refused() {
     let address = primary.address();
     let actions = [
         MysqlAction::Follow { address: address.clone(), server_uuid: server_uuid.clone(), acknowledge: false },
-        MysqlAction::FenceRemote { address, server_uuid, limit: LONG },
+        MysqlAction::FenceRemote { address, server_uuid, limit: LONG, acknowledged: false },
     ];
     for action in actions {
         let error = act(&replica, action).await.unwrap_err();
@@ -328,7 +328,7 @@ async fn closing_waits_for_nobody_longer_than_its_limit_and_then_leaves_the_serv
 async fn the_old_primary_is_fenced_over_the_network() {
     let (primary, replica) = pair().await;
     let server_uuid = primary.uuid().await;
-    let action = MysqlAction::FenceRemote { address: primary.address(), server_uuid, limit: LONG };
+    let action = MysqlAction::FenceRemote { address: primary.address(), server_uuid, limit: LONG, acknowledged: true };
     assert_eq!(act(&replica, action).await.unwrap(), Done::Done);
     assert!(is_read_only(&primary).await);
 }

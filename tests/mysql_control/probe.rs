@@ -88,7 +88,7 @@ async fn the_heartbeat_is_written_and_its_watermark_lies_before_it() {
     let before = server.value("@@global.gtid_executed").await;
     let first = tried(&mut prober, LONG).await;
     assert_eq!(first.outcome, Outcome::Success);
-    assert_eq!(first.heartbeat.unwrap().1, before.parse().unwrap());
+    assert_eq!(first.heartbeat.unwrap().executed, before.parse().unwrap());
     let row = server.row("SELECT name, epoch, sequence FROM mysql_ha.heartbeat").await;
     assert_eq!(
         (row.text_or_empty("name"), row.number("epoch"), row.number("sequence")),

@@ -13,7 +13,7 @@ use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::records::{DurabilityMode, Mode};
 use mysql_ha_agent::core::table::step;
 use mysql_ha_agent::core::time::{Moment, Wall};
-use mysql_ha_agent::core::view::{Ensemble, Held, Own, Process, Server, Session, View};
+use mysql_ha_agent::core::view::{Ensemble, Heartbeat, Held, Own, Process, Server, Session, View};
 
 use super::ensemble::GRANTED;
 use super::keeper::{Call, Keeper};
@@ -40,7 +40,7 @@ pub(crate) struct Doing {
 /// A probe that waits: for its heartbeat's acknowledgement, or for a server that does not answer.
 struct Waiting {
     tx: Option<Tx>,
-    before: (Moment, GtidSet),
+    before: Heartbeat,
     limit: u64,
 }
 
@@ -110,6 +110,8 @@ impl Agent {
             fencing_budget: ms(BUDGET),
             kill_connections: true,
             heartbeat_interval: ms(PROBE),
+            heartbeat_timeout: ms(PROBE_LIMIT),
+            failsafe: true,
             degrade: Policy { period: ms(400), times: Some(5) },
             managed: false,
         };
@@ -145,6 +147,13 @@ impl Agent {
             fencing: None,
             last_fence: None,
         }
+    }
+
+    /// As `shared::Deadline`: the later of the lease's end and that of the last acknowledged heartbeat.
+    pub(crate) fn deadline(&self) -> Option<Moment> {
+        let lease = self.keeper.held.as_ref()?.until;
+        let acknowledged = self.decision.as_ref().and_then(|decision| decision.acknowledged_until);
+        Some(acknowledged.map_or(lease, |until| until.max(lease)))
     }
 
     pub(crate) fn session_state(&self) -> Session {
@@ -273,7 +282,7 @@ impl World {
             agent.dirty = true;
             return;
         }
-        let Some(until) = agent.keeper.held.as_ref().map(|held| held.until) else { return };
+        let Some(until) = agent.deadline() else { return };
         let rested = agent.last_fence.is_none_or(|last| t - last > 500);
         let writable = agent.server.facts.as_ref().is_some_and(|(facts, _)| facts.writable());
         if now + agent.own.fencing_budget >= until && rested && writable {
@@ -300,13 +309,14 @@ impl World {
             let done = waiting.tx.is_some_and(|tx| server.executed.all.contains(&tx));
             if done && server.answers() {
                 let before = waiting.before.clone();
-                self.agents[i].watermark = before.1.clone();
-                self.agents[i].server.heartbeat = Some(before);
+                self.agents[i].watermark = before.executed.clone();
+                let counts = before.acknowledged_by.filter(|count| *count == server.acknowledgements);
+                self.agents[i].server.heartbeat = Some(Heartbeat { acknowledged_by: counts, ..before });
                 self.agents[i].server.unacknowledged = None;
                 self.probed(i, Outcome::Success);
             } else if t >= waiting.limit {
                 let blocked = waiting.tx.is_some() && server.answers();
-                let sent = waiting.before.0;
+                let sent = waiting.before.sent;
                 self.agents[i].server.unacknowledged = blocked.then_some(sent);
                 self.probed(
                     i,
@@ -323,7 +333,12 @@ impl World {
         }
         let writes = self.agents[i].decision.as_ref().is_some_and(|decision| decision.heartbeat_write);
         let server = &mut self.servers[i];
-        let before = (now, server.executed.gtids());
+        let before = Heartbeat {
+            sent: now,
+            executed: server.executed.gtids(),
+            epoch: self.agents[i].decision.as_ref().map_or(0, |decision| decision.epoch),
+            acknowledged_by: Some(server.acknowledgements).filter(|count| *count > 0),
+        };
         let (waits, tx) = match (server.answers(), writes) {
             (false, _) => (true, None),
             (true, false) => (false, None),

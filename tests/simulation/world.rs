@@ -13,6 +13,7 @@ use super::agent::{Agent, BUDGET};
 use super::chance::Chance;
 use super::ensemble::Zookeeper;
 use super::mysqld::{Mysqld, Tx};
+use super::outage::Outages;
 
 /// One tick, milliseconds.
 const TICK: u64 = 10;
@@ -50,11 +51,14 @@ pub(crate) struct Host {
 pub(crate) struct World {
     pub(crate) t: u64,
     pub(crate) chance: Chance,
-    mode: DurabilityMode,
+    pub(crate) mode: DurabilityMode,
     cooldown: Duration,
     /// The epoch of the paused lease, seen a tick ago.
     pub(super) paused: Option<u64>,
     pub(crate) zk: Zookeeper,
+    pub(crate) outages: Outages,
+    /// Nothing goes wrong but outages of the whole ensemble.
+    calm: bool,
     pub(crate) servers: Vec<Mysqld>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) agents: Vec<Agent>,
@@ -71,7 +75,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, calm: bool) -> Self {
         let mut chance = Chance::new(seed);
         let mode = if chance.percent(85) { DurabilityMode::Lossless } else { DurabilityMode::Async };
         let acknowledgements = u32::from(mode == DurabilityMode::Lossless);
@@ -101,6 +105,8 @@ impl World {
             t: 0,
             mode,
             zk: Zookeeper::default(),
+            outages: Outages::new(seed, calm),
+            calm,
             servers: (0..3).map(|id| Mysqld::new(id, acknowledgements)).collect(),
             agents: (0..3).map(|id| Agent::new(id, 1, 1, mode, cooldown, 0)).collect(),
             cooldown,
@@ -138,7 +144,10 @@ impl World {
     pub(crate) fn run(&mut self) {
         while self.t < END {
             self.t += TICK;
-            self.zk.expire(self.t);
+            self.outages(TROUBLE);
+            if !self.outages.stands_still() {
+                self.zk.expire(self.t);
+            }
             self.trouble();
             self.come_back();
             self.clients();
@@ -147,11 +156,9 @@ impl World {
                 if self.agents[i].alive && self.hosts[i].up {
                     self.agent(i);
                     // Mirrored into the file by a task of its own.
-                    self.hosts[i].lease_file = self.agents[i].keeper.held.as_ref().map(|held| held.until).or(self
-                        .agents[i]
-                        .inherited
-                        .as_ref()
-                        .map(|held| held.until));
+                    let agent = &self.agents[i];
+                    let inherited = agent.inherited.as_ref().map(|held| held.until);
+                    self.hosts[i].lease_file = agent.deadline().or(inherited);
                 }
             }
             self.check();
@@ -267,6 +274,9 @@ impl World {
             return;
         }
         self.faults = true;
+        if self.calm {
+            return; // answers are lost and late, no more
+        }
         self.next_fault = self.t + self.chance.between(200, 5_000);
         let primary = self.topology().and_then(|topology| topology.primary.clone());
         let any = usize::try_from(self.chance.between(0, 3)).unwrap();
@@ -274,6 +284,9 @@ impl World {
         let i = primary.filter(|_| on_primary).map_or(any, |name| name[2..].parse::<usize>().unwrap() - 1);
         let until = self.t + self.chance.between(200, 7_000);
         if self.chance.percent(15) {
+            if self.outages.lasts() {
+                return; // the verbs cannot reach it either
+            }
             return self.operator(any);
         }
         let which = self.chance.between(0, 9);
@@ -328,7 +341,7 @@ impl World {
     }
 
     fn ask_for_a_switch(&mut self, to: usize) {
-        let Some(topology) = self.topology() else { return };
+        let Some(topology) = self.topology().filter(|_| !self.outages.lasts()) else { return };
         let Some(from) = topology.primary.clone() else { return };
         let epoch = topology.epoch;
         let request = SwitchoverRequest {
@@ -397,7 +410,8 @@ impl World {
         agent.memory.opened_incarnation.clone_from(&self.agents[i].memory.opened_incarnation);
         let now = self.now(i);
         let until = host.lease_file.filter(|until| *until > now);
-        agent.inherited = until.map(|until| Held { epoch: 0, until, opened: true, inherited: true });
+        agent.inherited =
+            until.map(|until| Held { epoch: 0, until, opened: true, inherited: true, proof: Duration::ZERO });
         self.agents[i] = agent;
     }
 
@@ -418,13 +432,16 @@ impl World {
         let writable: Vec<usize> = (0..3).filter(|i| self.servers[*i].accepts() && guarded(*i)).collect();
         assert!(writable.len() < 2, "two servers take writes at once: {writable:?}");
         self.what_the_operator_asked_for();
+        if self.calm {
+            self.nothing_happens();
+        }
         let Some(topology) = self.topology() else { return };
         let (epoch, primary) = (topology.epoch, topology.primary.clone());
         assert!(epoch >= self.epoch, "the epoch went back from {} to {epoch}", self.epoch);
         let new = epoch > self.epoch && primary.is_some();
         for i in writable {
-            let until =
-                self.agents[i].keeper.held.as_ref().or(self.agents[i].inherited.as_ref()).map(|held| held.until);
+            let agent = &self.agents[i];
+            let until = agent.deadline().or(agent.inherited.as_ref().map(|held| held.until));
             let over = until.is_none_or(|until| self.now(i) >= until);
             assert!(!over || self.agents[i].fencing.is_some(), "db{} takes writes without a lease", i + 1);
         }

@@ -41,7 +41,7 @@ fn primary<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
     let topology = case.topology()?;
     let ours = topology.record.primary.as_deref() == Some(case.me())
         && topology.record.durability.mode == DurabilityMode::Lossless
-        && case.may_write()
+        && case.leased()
         && case.writable()
         && case.healthy();
     ours.then_some(topology)
@@ -68,7 +68,7 @@ pub fn count(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let durability = &topology.record.durability;
     let server = &case.view.server;
     let executed = &case.facts()?.executed;
-    let acknowledged = server.heartbeat.as_ref().map(|(sent, _)| *sent);
+    let acknowledged = server.heartbeat.as_ref().map(|beat| beat.sent);
     let seen = Seen { acknowledged, missing: server.unacknowledged, executed };
     let received = |set: &GtidSet| {
         let has = |name: &&String| {
@@ -203,9 +203,9 @@ pub fn restore(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return rested(case).then(|| Outcome::wait(Role::Primary, Reason::Degraded, text).mysql(action));
     }
     let since = *memory.restoring.get_or_insert(*read);
-    let (_, watermark) = case.view.server.heartbeat.as_ref().filter(|(sent, _)| *sent > since)?;
+    let beat = case.view.server.heartbeat.as_ref().filter(|beat| beat.sent > since)?;
     memory.restoring = None;
-    let next = Durability { degraded: false, floor: watermark.clone(), ..durability.clone() };
+    let next = Durability { degraded: false, floor: beat.executed.clone(), ..durability.clone() };
     Some(record(topology, next, Vec::new(), "acknowledged again: no longer degraded".to_owned()).urgent())
 }
 
@@ -272,16 +272,16 @@ pub fn remove(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         _ => case.now,
     };
     memory.confirmed = Some((name.clone(), since));
-    let (sent, watermark) = case.view.server.heartbeat.as_ref()?;
+    let beat = case.view.server.heartbeat.as_ref()?;
     // It counts only while commits have been waiting all along (interleaving 9).
     let waits = case.facts()?.semi_sync.waits_for(durability.sync_replicas.max(1));
-    if *sent <= since || durability.degraded || !waits {
+    if beat.sent <= since || durability.degraded || !waits {
         return None;
     }
     let mut next = durability.clone();
     next.sync.retain(|member| member != name);
     next.retiring.retain(|member| member != name);
-    next.floor = watermark.clone();
+    next.floor = beat.executed.clone();
     let checks = vec![Op::Check(Path::Agent(name.clone()), seen.version)];
     Some(record(topology, next, checks, format!("{name} has left the sync set")))
 }
