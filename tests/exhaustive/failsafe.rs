@@ -49,6 +49,8 @@
 //!     first, and a failover takes no longer than without the failsafe.
 //! 13. It need not wait P where `lease` is *released* or the last writer's own vote is counted: that server is read-only, and
 //!     nobody else can have a proof. So a killed mysqld and a planned switch cost nothing.
+//!     Nor where it has itself made the last writer's server read-only over the network, in a fence *begun after the old lease was over*
+//!     ([`a_fence_over_the_network_counts_after_the_lease_alone`]): before, its agent may open it again, and go on with its old proof.
 //! 14. A promotion by hand without a quorum (`--allow-data-loss`) has no such proof: it needs the old primary fenced, or says that it
 //!     cannot exclude a second writer.
 //!
@@ -186,6 +188,11 @@ fn members_that_leave_and_join_s() {
 #[test]
 fn the_winner_waits_p() {
     needs(Rule::WaitProof, ONE_WRITER, failsafe());
+}
+
+#[test]
+fn a_fence_over_the_network_counts_after_the_lease_alone() {
+    needs(Rule::FenceAfterLease, ONE_WRITER, failsafe());
 }
 
 #[test]
