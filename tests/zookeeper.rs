@@ -499,3 +499,37 @@ async fn without_a_server_the_link_says_what_to_look_at() {
     options.hosts = vec!["no-such-host.invalid:2181".into(), format!("127.0.0.1:{}", server.port)];
     assert!(Link::open(options, clock).connected(PATIENCE).await.is_ok());
 }
+
+/// The failsafe: from sending a smaller P on nobody relies on more; until a holder has opened its record keeps the larger one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p_shrinks_from_sending_on_and_only_once_its_holder_has_opened() {
+    let server = Server::start().await;
+    let mut options = server.options();
+    options.op_timeout = Duration::from_secs(10);
+    let mut a = Agent::new(options, "db1").await;
+    a.writer.prepare().await.unwrap();
+    a.own.claim(&a.record(), false, &mut a.view).await.unwrap();
+    let mut claim = adopt("db1");
+    for op in &mut claim.ops {
+        if let Op::Create(Path::Lease, Record::Lease(lease)) = op {
+            // Taken from a primary that may write on acknowledgements for so long.
+            (lease.opened, lease.proof_ms) = (false, 5000);
+        }
+    }
+    assert_done(&a.keeper.commit(&claim).await);
+    let record = a.record();
+    let proof = |agent: &Agent| agent.keeper.held().borrow().as_ref().map(|held| held.proof).unwrap();
+    let second = Wanted { proof: Some(Duration::from_secs(1)), ..OPENED };
+
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), Wanted { opened: false, ..second }).await);
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), second).await);
+    assert_eq!(a.look().await.lease.record().unwrap().proof_ms, 5000, "it had not opened when that was sent");
+
+    server.freeze();
+    assert!(timeout(Duration::from_millis(50), a.keeper.renew(&record, &GtidSet::new(), second)).await.is_err());
+    assert_eq!(proof(&a), Duration::from_secs(1), "the others may have seen the smaller one");
+    server.thaw();
+    a.until(|view| view.complete && view.lease.record().is_some_and(|lease| lease.proof_ms == 1000)).await;
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), OPENED).await);
+    assert_eq!(a.look().await.lease.record().unwrap().proof_ms, 1000, "not known: it stays");
+}

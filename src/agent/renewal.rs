@@ -262,6 +262,35 @@ mod tests {
         }
     }
 
+    /// The guard must see what the fencing task sees: the later end, and nothing without a lease.
+    #[tokio::test]
+    async fn the_file_holds_the_later_end_of_lease_and_acknowledgements() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lease");
+        let file = LeaseFile::open(&path, "boot", "agent").unwrap();
+        let (leases, from) = watch::channel(None);
+        let (acknowledgements, acknowledged) = watch::channel(None);
+        let (on, mut passed) = watch::channel(None);
+        tokio::spawn(mirror(from, acknowledged, Some(file), on));
+        let said = || lease_file::read(&path).unwrap().unwrap().unwrap().until;
+        leases.send_replace(held(5, true));
+        passed.changed().await.unwrap();
+        assert_eq!(said(), Some(Moment(5)));
+        for (acknowledged, expected) in [(Some(9), 9), (Some(12), 12), (None, 5)] {
+            acknowledgements.send_replace(acknowledged.map(Moment));
+            passed.changed().await.unwrap();
+            assert_eq!(said(), Some(Moment(expected)));
+        }
+        acknowledgements.send_replace(Some(Moment(20)));
+        passed.changed().await.unwrap();
+        leases.send_replace(held(15, true));
+        passed.changed().await.unwrap();
+        assert_eq!(said(), Some(Moment(20)), "a renewal takes nothing away");
+        leases.send_replace(None);
+        passed.changed().await.unwrap();
+        assert_eq!(said(), None, "without a lease acknowledgements prolong nothing");
+    }
+
     #[tokio::test]
     async fn a_file_that_cannot_be_written_holds_nothing_up() {
         let folder = tempfile::tempdir().unwrap();

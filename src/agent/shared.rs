@@ -182,3 +182,21 @@ impl Drop for Taken {
 pub fn now() -> Moment {
     clock::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deadline_is_the_later_end_and_none_without_a_lease() {
+        let lease = Arc::new(AtomicU64::new(0));
+        let deadline = Deadline::new(lease.clone());
+        deadline.acknowledged(Some(Moment(9)));
+        assert_eq!(deadline.get(), None);
+        for (until, acknowledged, expected) in [(5, Some(9), 9), (12, Some(9), 12), (5, None, 5)] {
+            lease.store(until, Ordering::Release);
+            deadline.acknowledged(acknowledged.map(Moment));
+            assert_eq!(deadline.get(), Some(Moment(expected)));
+        }
+    }
+}

@@ -64,7 +64,9 @@
 //!   ([`without_ensemble_and_replicas_it_is_read_only_within_t`]).
 //! - All agents must use the same P: record it beside T in `lease` (a `proof_ms`), and wait what the record says.
 //!
-//! So P = 4 s at the defaults; where no P fits, there is no failsafe, and `check` says so.
+//! The agents take `core::timing::proof_length`, which also lets the reading of the server before each heartbeat run to its limit (5 s at
+//! the defaults); where no P fits, there is no failsafe, and `check` says so. The second line is theirs no more: a member freezes early only
+//! where the primary's host answers nobody and nothing is received, so that a healthy one never finds its replicas frozen.
 //!
 //! # For life, not for safety
 //!

@@ -101,8 +101,31 @@ fn a3_the_primary_alone_is_closed_by_the_others() {
         scene.cluster.heal("db1");
         let absolved = scene.cluster.takes_back("db1", &primary, LIMIT).await;
         assert_eq!(absolved, 0, "commits were left hanging on db1");
+        let log = scene.cluster.host(&primary).log_tail(Kind::Agent, 400);
+        assert!(!log.contains("reason=frozen_early"), "a host that answers is not frozen for: {log}");
         assert!(db1.is_running(Kind::Mysqld) && db1.pid(Kind::Mysqld) == mysqld, "its mysqld was killed");
         at_rest(&scene.cluster, &primary).await;
+        scene.end().await;
+    });
+}
+
+/// a4: a dead host has its quorum frozen before its session ends, so that nothing is waited for on top of that; the others found
+/// that nobody is there.
+#[test]
+fn a4_a_dead_host_is_frozen_for_early() {
+    run("a4_frozen_early", async |stage| {
+        if cannot(&stage) {
+            return;
+        }
+        let scene = Scene::start(&stage, options()).await;
+        scene.cluster.kill_host("db1");
+        scene.failed_over_from("db1").await;
+        for replica in ["db2", "db3"] {
+            let log = scene.cluster.host(replica).log_tail(Kind::Agent, 200);
+            assert!(log.contains("reason=frozen_early"), "{log}");
+        }
+        let history = scene.cluster.tree.get("history/2").await.expect("ZooKeeper answers");
+        println!("phases: {}", history.expect("history is written")["phases"]);
         scene.end().await;
     });
 }

@@ -98,6 +98,23 @@ async fn the_heartbeat_is_written_and_its_watermark_lies_before_it() {
     assert!(second.facts.unwrap().0.heartbeat_age.is_some());
 }
 
+/// Interleaving 9, and what the failsafe rests on: a heartbeat that came back says whether it was waited for.
+#[tokio::test]
+async fn a_heartbeat_counts_as_acknowledged_only_while_semi_sync_stays_on() {
+    let server = primary().await;
+    let mut prober = prober(&server);
+    let heartbeat = tried(&mut prober, LONG).await.heartbeat.unwrap();
+    assert_eq!((heartbeat.acknowledged_by, heartbeat.epoch), (None, 7), "semi-sync is off");
+    no_acknowledgement(&server).await;
+    assert!(tried(&mut prober, LIMIT).await.heartbeat.is_none());
+    // What nobody does to a real one (interleaving 10): it comes back, and nobody has acknowledged it.
+    server.root_runs(&["SET GLOBAL rpl_semi_sync_source_enabled=OFF"]).await;
+    let waiting = "(SELECT COUNT(*) FROM performance_schema.processlist WHERE INFO LIKE 'REPLACE INTO%.heartbeat %')";
+    server.until(&format!("{waiting} = 0")).await;
+    let back = tried(&mut prober, LONG).await.heartbeat.unwrap();
+    assert_eq!(back.acknowledged_by, None);
+}
+
 #[tokio::test]
 async fn without_a_beat_nothing_is_written() {
     let server = primary().await;
