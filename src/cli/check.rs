@@ -11,6 +11,8 @@ use crate::agent::run::own_target;
 use crate::config::Config;
 use crate::core::records::DurabilityMode;
 use crate::core::view::{Ensemble, Node, ServerFacts, Session};
+use crate::host::clock;
+use crate::host::lease_file::{self, LeaseFile, LeaseState};
 use crate::host::presence;
 use crate::mysql::connect::{Line, Row, Target};
 use crate::mysql::facts::{self, Reading};
@@ -415,6 +417,7 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
         Ok(tree) => tree,
         Err((exit, text)) => {
             report.must("zookeeper", false, text, "start ZooKeeper, or mend zookeeper.hosts");
+            without_zookeeper(config, report);
             report.unreachable = Some(exit);
             return;
         }
@@ -450,6 +453,22 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
         report.must("topology", status.primary.is_some(), found, "'mysql-ha-agent status' says why");
     } else {
         report.should("topology", false, "the replica set is not adopted yet", "start the agents: they adopt it");
+    }
+}
+
+/// Without ZooKeeper the lease file alone tells until when this host's server may take writes.
+fn without_zookeeper(config: &Config, report: &mut Report) {
+    let path = LeaseFile::path_in(&config.run_dir, &config.cluster, &config.name);
+    let state = lease_file::read(&path).ok().flatten().and_then(Result::ok);
+    let same_boot = |state: &LeaseState| clock::boot_id().is_ok_and(|boot_id| boot_id == state.boot_id);
+    let until = state.filter(same_boot).and_then(|state| state.until).filter(|until| *until > clock::now());
+    if let Some(until) = until {
+        let left = until.until(clock::now()).as_secs_f64();
+        let found = format!(
+            "this host's server may take writes for {left:.1} s more; with failover.failsafe each heartbeat that replicas acknowledge \
+             moves that on"
+        );
+        report.should("failsafe", true, found, "");
     }
 }
 

@@ -60,7 +60,7 @@ use std::time::Duration;
 
 use super::action::{Action, MysqlKind};
 use super::case::Case;
-use super::election::Lock;
+use super::election::{self, Lock};
 use super::memory::{Frozen, Memory};
 use super::outcome::Outcome;
 use super::records::{DurabilityMode, Topology};
@@ -124,12 +124,17 @@ pub fn over_at(case: &Case<'_>, counted: &[Lock<'_>]) -> Moment {
     if case.last_writer().is_some_and(|last| counted.iter().any(|(_, lock)| lock.record.name == last)) {
         return Moment(0);
     }
-    let sync = case.topology().map(|topology| &topology.record.durability.sync);
+    let proof = Duration::from_millis(lease.record.proof_ms);
+    let Some(durability) = case.topology().map(|topology| &topology.record.durability) else { return case.now + proof };
+    // Forced: without a quorum the votes say nothing of those who are absent.
+    if election::quorum_missing(counted, durability, None).is_some() {
+        return case.now + proof;
+    }
     let frozen = counted
         .iter()
-        .filter(|(_, lock)| sync.is_some_and(|sync| sync.contains(&lock.record.name)))
+        .filter(|(_, lock)| durability.sync.contains(&lock.record.name))
         .map(|(_, lock)| lock.first_seen - Duration::from_millis(lock.record.frozen_ms));
-    frozen.max().unwrap_or(case.now) + Duration::from_millis(lease.record.proof_ms)
+    frozen.max().unwrap_or(case.now) + proof
 }
 
 /// For how long our IO thread has certainly been stopped.

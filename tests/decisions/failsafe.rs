@@ -5,13 +5,14 @@ use std::time::Duration;
 use mysql_ha_agent::core::action::{MysqlAction, MysqlKind, Op, Path, Record};
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::memory::{Frozen, Growth};
-use mysql_ha_agent::core::records::{DurabilityMode, Lease, Topology};
+use mysql_ha_agent::core::records::{DurabilityMode, Lease, Progress, SwitchoverRequest, Topology};
 use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::core::view::{Failure, Heartbeat, IoThread, Node, Session};
 
 use super::scenarios::Add;
 use super::world::{
-    NOW, T, VERSION, World, beat_at, gtids, master, names, primary, promoted, replica, seen, uuid, vacant, voted, write,
+    NOW, T, VERSION, World, beat_at, gtids, master, names, primary, promoted, replica, request, seen, uuid, vacant,
+    voted, write,
 };
 
 const P: Duration = Duration::from_secs(4);
@@ -305,6 +306,18 @@ fn a_winner_waits_p_after_the_last_of_its_quorum_has_stopped() {
         w.vote(1).frozen_ms = 6000;
     });
     assert_eq!(outside, Duration::ZERO, "who is not in S has acknowledged nothing");
+}
+
+#[test]
+fn forced_without_a_quorum_it_waits_p_from_its_claim_on() {
+    let forced = waits(|w| {
+        w.view.ensemble.locks.remove(&2);
+        w.view.ensemble.agents.remove("db3");
+        w.vote(1).frozen_ms = 6000;
+        let told = SwitchoverRequest { after_loss: true, force: true, ..request(Progress::Requested) };
+        w.view.ensemble.switchover = Node::Here(seen(told, 0, Duration::ZERO));
+    });
+    assert_eq!(forced, P);
 }
 
 #[test]

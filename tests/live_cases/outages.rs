@@ -35,6 +35,8 @@ fn the_whole_ensemble_killed_and_started_again() {
             host.kill(Kind::Zookeeper);
         }
         goes_on(&scene).await;
+        let check = scene.cluster.verb("db1", &["check"]).await;
+        assert!(check.stdout.contains("may take writes for"), "{}", check.stdout);
         for host in &scene.cluster.hosts {
             host.start(Kind::Zookeeper);
         }
