@@ -8,6 +8,8 @@ mod details;
 mod durability;
 #[path = "decisions/fences.rs"]
 mod fences;
+#[path = "decisions/failsafe.rs"]
+mod failsafe;
 #[path = "decisions/operator.rs"]
 mod operator;
 #[path = "decisions/scenarios.rs"]

@@ -11,6 +11,7 @@
 //! enough to keep the others from being promoted automatically: observe with all agents, or with none.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::action::{Action, MysqlAction};
 use super::case::Case;
@@ -38,8 +39,17 @@ fn only_said(mut decision: Decision) -> Decision {
     let would: Vec<String> = decision.outcome.actions.drain(..).map(|action| in_words(&action)).collect();
     let said = if would.is_empty() { "nothing".to_owned() } else { would.join(", ") };
     decision.outcome.detail = format!("observes only; would do: {said} ({})", decision.outcome.detail);
-    Decision { heartbeat_write: false, want_opened: false, may_acknowledge: false, pause: None, epoch: 0, ..decision }
-        .at_rest()
+    Decision {
+        heartbeat_write: false,
+        want_opened: false,
+        may_acknowledge: false,
+        pause: None,
+        proof: None,
+        acknowledged_until: None,
+        epoch: 0,
+        ..decision
+    }
+    .at_rest()
 }
 
 impl Decision {
@@ -98,7 +108,13 @@ fn assumed(memory: &mut Memory, view: &View, now: Moment) -> Option<View> {
         };
         next.ensemble.master = Node::Here(seen(master, owner, now));
         let until = now + view.own.cooldown.max(view.own.fencing_budget * 4);
-        next.held = mine.then_some(Held { epoch: topology.epoch, until, opened: true, inherited: false });
+        next.held = mine.then_some(Held {
+            epoch: topology.epoch,
+            until,
+            opened: true,
+            inherited: false,
+            proof: Duration::ZERO,
+        });
     } else {
         topology.primary = None;
         topology.reason = Reason::MysqlDown;
