@@ -144,6 +144,10 @@ impl MysqlLane {
         let kind = action.kind();
         let started = now();
         let mut hands = self.hands.lock().await;
+        if kind == MysqlKind::Close {
+            // It is ours also if this process dies, or its time is over, while the statement waits.
+            self.shared.server.change(|server| server.fence_begins(started));
+        }
         let result = hands.control().execute(&action).await;
         let ms = now().since(started).as_secs_f64() * 1000.0;
         if kind != MysqlKind::WaitApplied {

@@ -22,7 +22,6 @@ use crate::config::{Config, HostPort};
 use crate::core::degrade::Policy;
 use crate::core::gtid::GtidSet;
 use crate::core::memory::Memory;
-use crate::core::reason::Reason;
 use crate::core::records::{Mode, Role};
 use crate::core::view::{Held, Own};
 use crate::host::clock;
@@ -215,10 +214,10 @@ impl Start {
         let (decisions, decision) = watch::channel(None);
         let (watermarks, watermark) = watch::channel(GtidSet::new());
         let fence_note = Note::of_fence(&config.state_dir);
-        let fenced = fence_note.read().as_deref().map(Reason::from_code);
+        let noted = fence_note.read();
         // An observer leaves nothing behind that a later life in another mode would go by.
         let notes_it = own_receiver.borrow().mode != Mode::Observe;
-        let server = ServerCell::new(fenced, notes_it.then(|| note::keep(fence_note)));
+        let server = ServerCell::new(noted.as_deref(), notes_it.then(|| note::keep(fence_note)));
         let marker = fence_marker(&config.state_dir);
         // Before any task runs: a restarted agent must not open what was fenced by hand.
         let fenced_by_hand = marker.try_exists().unwrap_or_else(|error| {

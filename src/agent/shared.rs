@@ -16,19 +16,33 @@ use crate::core::view::{Own, Server, ServerFacts};
 use crate::host::beside::Beside;
 use crate::host::{clock, presence};
 
+/// What is noted of a fence that may not have returned: its statement may be waiting still when the next process looks, or may
+/// have made the server read-only by then, and neither is anybody's hand (interleaving 9 of [`crate::core::fenced`]).
+const BEGUN: &str = "begun";
+
+/// What the next process is to know.
+fn noted(server: &Server) -> Option<&'static str> {
+    server.fenced.map(Reason::code).or(server.fence_begun.map(|_| BEGUN))
+}
+
 /// Our own server as last seen. The watcher writes health and process; whoever has read the server writes the facts.
 #[derive(Debug, Clone)]
 pub struct ServerCell {
     sender: Arc<watch::Sender<Server>>,
-    /// Keeps [`Server::fenced`] over a restart.
+    /// Keeps [`Server::fenced`], or that one has begun, over a restart.
     note: Option<Kept>,
 }
 
 impl ServerCell {
-    /// Nothing seen yet, but what a predecessor left behind: that it had fenced the server. `note`: where that is kept.
+    /// Nothing seen yet, but what a predecessor noted: that it had fenced the server, or was about to. `note`: where that is kept.
     #[must_use]
-    pub fn new(fenced: Option<Reason>, note: Option<Kept>) -> Self {
-        Self { sender: Arc::new(watch::Sender::new(Server { fenced, ..Server::default() })), note }
+    pub fn new(noted: Option<&str>, note: Option<Kept>) -> Self {
+        let mut server = Server::default();
+        match noted {
+            Some(BEGUN) => server.fence_begins(now()),
+            noted => server.fenced = noted.map(Reason::from_code),
+        }
+        Self { sender: Arc::new(watch::Sender::new(server)), note }
     }
 
     /// A copy of what is known now.
@@ -73,9 +87,9 @@ impl ServerCell {
         self.sender.send_if_modified(|server| {
             let before = server.clone();
             edit(server);
-            // In here, so that the note is handed over in the order of the changes (interleaving 8 of `core::fenced`).
-            if let Some(note) = self.note.as_ref().filter(|_| server.fenced != before.fenced) {
-                note.set(server.fenced.map(Reason::code));
+            // In here, so that the note is handed over in the order of the changes (interleaving 11 of `core::fenced`).
+            if let Some(note) = self.note.as_ref().filter(|_| noted(server) != noted(&before)) {
+                note.set(noted(server));
             }
             *server != before
         });

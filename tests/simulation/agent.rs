@@ -234,13 +234,16 @@ impl World {
     }
 
     fn dispatch(&mut self, i: usize, action: Action) {
-        let t = self.t;
+        let (t, now) = (self.t, self.now(i));
         let takes = self.chance.between(10, 60);
         let agent = &mut self.agents[i];
         match action {
             Action::Refuse(why) => panic!("agent {i} refuses: {why}"),
             Action::Fence(reason) => self.start_fence(i, reason),
             Action::Mysql(action) if agent.doing.is_none() => {
+                if matches!(action, MysqlAction::Close { .. }) {
+                    agent.server.fence_begins(now);
+                }
                 agent.doing = Some(Doing { action, ready: t + takes, started: t });
             }
             Action::Mysql(_) => {}

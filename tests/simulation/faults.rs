@@ -228,6 +228,9 @@ impl World {
         let mut agent = Agent::new(i, host.instances, host.boot, &self.plan, self.t);
         agent.own.managed = host.managed;
         agent.server.fenced = host.fenced;
+        if host.fence_begun && host.fenced.is_none() {
+            agent.server.fence_begins(now);
+        }
         // Kept in `state_dir`, as the reason of a fence is.
         agent.memory.opened_epoch.clone_from(&self.agents[i].memory.opened_epoch);
         agent.memory.opened_incarnation.clone_from(&self.agents[i].memory.opened_incarnation);

@@ -47,6 +47,8 @@ pub(crate) struct Host {
     /// `state_dir`: under our care, and why it was fenced.
     pub(crate) managed: bool,
     pub(crate) fenced: Option<Reason>,
+    /// The same of a fence that has begun.
+    pub(crate) fence_begun: bool,
     /// The marker of the verb `fence`.
     pub(crate) fenced_by_hand: bool,
     /// The lease file below `/run`; none: nothing was written since the boot.
@@ -71,6 +73,7 @@ impl Host {
             rate: i64::try_from(chance.between(0, 18_000)).unwrap() - 9_000,
             managed: false,
             fenced: None,
+            fence_begun: false,
             fenced_by_hand: false,
             lease_file: None,
             told: Told::default(),

@@ -139,6 +139,9 @@ impl World {
             for i in 0..self.plan.hosts {
                 if self.agents[i].works() && self.hosts[i].up {
                     self.agent(i);
+                    // Noted beside.
+                    let server = &self.agents[i].server;
+                    (self.hosts[i].fenced, self.hosts[i].fence_begun) = (server.fenced, server.fence_begun.is_some());
                 } else {
                     // What was sent before it froze.
                     self.land(i);

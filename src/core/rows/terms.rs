@@ -4,7 +4,7 @@
 //! | interleaving | rule |
 //! | --- | --- |
 //! | k is raised in the record first; a commit that waits for fewer is acknowledged, and the smaller quorum lacks it | the server first, then the record: not before a heartbeat sent under the new number is acknowledged; what was executed before it is the floor |
-//! | a statement that sets the old number is on its way while the new one is read ([`durability::settled`]) | the new number is set by an action of its own, and read after that has come back |
+//! | a statement that sets the old number is on its way while the new one is read (`durability::settled`) | the new number is set by an action of its own, and read after that has come back |
 //! | k is raised to what the replicas cannot give: every commit waits | not before so many members of S acknowledge; if one fails before the record, the server goes back to the number in force |
 //! | k is lowered on the server first; a commit acknowledged by fewer is in no vote of the smaller quorum | the record first (a larger quorum), then the server |
 //! | `async`: commits stop waiting, and the record still promises a quorum | recorded as degraded first, so that nobody is promoted by votes; then the server stops waiting, by an action of its own; then `async` with S empty |
