@@ -6,10 +6,10 @@
 mod details;
 #[path = "decisions/durability.rs"]
 mod durability;
-#[path = "decisions/fences.rs"]
-mod fences;
 #[path = "decisions/failsafe.rs"]
 mod failsafe;
+#[path = "decisions/fences.rs"]
+mod fences;
 #[path = "decisions/operator.rs"]
 mod operator;
 #[path = "decisions/scenarios.rs"]

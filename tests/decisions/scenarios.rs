@@ -9,8 +9,8 @@ use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::core::view::{Failure, Health, Held, IoThread, Node, Process, Session};
 
 use super::world::{
-    NOW, T, VERSION, World, asked, beat_at, gtids, handed_over, master, primary, promoted, replica, request, seen,
-    switch, unadopted, uuid, vacant, voted,
+    NOW, T, VERSION, World, asked, gtids, handed_over, master, primary, promoted, replica, request, seen, switch,
+    unadopted, uuid, vacant, voted,
 };
 
 /// A world and its decision.

@@ -201,7 +201,7 @@ fn paused_neither_agent_nor_guard_fences() {
         if cannot(&stage) {
             return;
         }
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let cluster = &scene.cluster;
         let before = epoch(cluster).await;
         cluster.verb("db2", &["pause"]).await.expect_code(0);

@@ -235,7 +235,8 @@ impl World {
         agent.memory.opened_epoch.clone_from(&self.agents[i].memory.opened_epoch);
         agent.memory.opened_incarnation.clone_from(&self.agents[i].memory.opened_incarnation);
         let until = host.lease_file.as_ref().and_then(|lease| lease.until).filter(|until| *until > now);
-        agent.inherited = until.map(|until| Held { epoch: 0, until, opened: true, inherited: true, proof: Duration::ZERO });
+        agent.inherited =
+            until.map(|until| Held { epoch: 0, until, opened: true, inherited: true, proof: Duration::ZERO });
         self.agents[i] = agent;
         self.read_file(i);
     }

@@ -39,8 +39,8 @@ use world::{Story, World};
 /// beside a claim on its way (1612), a paused primary that was silent and named no more (2966), a primary on
 /// acknowledgements that reads of the next epoch in a session in which its name is not taken yet (601, 877).
 const KEPT_PLAIN: &[u64] = &[
-    22, 128, 156, 450, 601, 792, 877, 1249, 1280, 1612, 1622, 2662, 2844, 2896, 2966, 3738, 3912, 4516, 4668, 5588, 5799, 5914,
-    5938,
+    22, 128, 156, 450, 601, 792, 877, 1249, 1280, 1612, 1622, 2662, 2844, 2896, 2966, 3738, 3912, 4516, 4668, 5588,
+    5799, 5914, 5938,
 ];
 
 /// The same for the mixed worlds: a vote read before the voter's own fence had returned (270), fences that were not needed any

@@ -81,7 +81,9 @@ impl World {
 
     /// Nothing else goes wrong: no write fails or waits, and no role changes, however often ZooKeeper goes and comes.
     pub(crate) fn nothing_happens(&self) {
-        let Some(topology) = self.topology().filter(|_| self.plan.durability == DurabilityMode::Lossless) else { return };
+        let Some(topology) = self.topology().filter(|_| self.plan.durability == DurabilityMode::Lossless) else {
+            return;
+        };
         // Until commits wait for acknowledgements there is no failsafe.
         if topology.durability.degraded || topology.durability.sync.len() < 2 || self.t < 4_000 {
             return;
