@@ -85,7 +85,12 @@ fn the_writer_follows_the_topology() {
             let client = cluster.tree.client().await.expect("ZooKeeper answers");
             let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
             client.mkdir("/mysql-ha/live", &options).await.expect("the folders can be made");
-            let (path, text) = ("/mysql-ha/live/topology", format!(r#"{{"primary": "{primary}"}}"#));
+            let topology = serde_json::json!({
+                "format": 1, "cluster": "live", "epoch": 1, "primary": primary, "since": "2026-11-30T10:00:00.123Z",
+                "reason": "adopted", "members": {}, "last_writer": primary,
+                "durability": {"mode": "async", "degraded": false, "sync": [], "sync_replicas": 1, "floor": ""},
+            });
+            let (path, text) = ("/mysql-ha/live/topology", topology.to_string());
             match client.create(path, text.as_bytes(), &options).await {
                 Err(Error::NodeExists) => {
                     client.set_data(path, text.as_bytes(), None).await.expect("the node can be written");

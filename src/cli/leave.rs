@@ -144,7 +144,13 @@ async fn remove(config: &Config, tree: &mut Tree, primary: &Member) -> Result<()
         }
         let write = Write { purpose: Purpose::Members, ops: removal(config, topology, &ensemble, &floor) };
         match tree.writer.commit(&write).await {
-            Outcome::Done { .. } => return Ok(()),
+            // The agent that was stopped just now may have shown itself after we looked: the primary then records this host again.
+            Outcome::Done { .. } => {
+                let _ = tree.viewer.refresh_all().await;
+                if is_gone(&tree.now(), &config.name) {
+                    return Ok(());
+                }
+            }
             Outcome::Unknown { why } => {
                 return Err((
                     Exit::Unknown,
@@ -156,6 +162,12 @@ async fn remove(config: &Config, tree: &mut Tree, primary: &Member) -> Result<()
         }
     }
     Err((Exit::No, "undone: topology kept changing; try again\n".to_owned()))
+}
+
+/// Neither a member nor somebody whom the primary would make one.
+fn is_gone(ensemble: &Ensemble, name: &str) -> bool {
+    let member = ensemble.topology.here().is_none_or(|topology| topology.record.members.contains_key(name));
+    !member && !ensemble.agents.contains_key(name)
 }
 
 fn removal(config: &Config, topology: &Seen<Topology>, ensemble: &Ensemble, floor: &GtidSet) -> Vec<Op> {

@@ -34,11 +34,8 @@ pub(crate) struct AgentAtRest {
     pub(crate) guard_kb: u64,
 }
 
-/// Watches the agents of a cluster at rest.
+/// Watches the agents of a cluster at rest, and their guards.
 pub(crate) async fn measure(cluster: &Cluster) -> Rest {
-    for host in &cluster.hosts {
-        host.start(Kind::Guard);
-    }
     let before = snapshot(cluster).await;
     let started = Instant::now();
     tokio::time::sleep(LENGTH).await;
@@ -56,12 +53,7 @@ pub(crate) async fn measure(cluster: &Cluster) -> Rest {
             guard_kb: resident_kb(guard),
         }
     });
-    let agents = agents.collect();
-    // The cases are measured without.
-    for host in &cluster.hosts {
-        host.kill(Kind::Guard);
-    }
-    Rest { agents, length, transactions: after.zxid - before.zxid }
+    Rest { agents: agents.collect(), length, transactions: after.zxid - before.zxid }
 }
 
 struct Snapshot {
