@@ -228,7 +228,9 @@ impl Start {
         let guard = GuardsFile::new(guard_path.clone(), &boot_id);
         let shared = Shared { own: own_receiver, server, decision, watermark, guard };
         let name = Arc::new(Name::new(writer.clone(), config.name.clone(), clock::now));
-        let keeper = Arc::new(LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), clock::now));
+        let instance = shared.own.borrow().instance.clone();
+        let keeper = LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), instance, clock::now);
+        let keeper = Arc::new(keeper);
 
         let (hurry, hurried) = mpsc::channel(1);
         let (orders, ordered) = mpsc::channel(4);

@@ -224,6 +224,7 @@ fn lease(name: &str) -> Lease {
         watermark: gtids(9),
         released: false,
         paused: None,
+        sent: None,
     }
 }
 
