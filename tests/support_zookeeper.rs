@@ -163,7 +163,7 @@ impl Agent {
         let writer = Writer::new(&link, tree.clone());
         let viewer = Viewer::start(&link, tree, clock);
         let own = Arc::new(Name::new(writer.clone(), name.to_owned(), clock));
-        let keeper = LeaseKeeper::new(writer.clone(), own.clone(), name.to_owned(), clock);
+        let keeper = LeaseKeeper::new(writer.clone(), own.clone(), name.to_owned(), "first".to_owned(), clock);
         let view = viewer.view();
         let mut agent = Agent { name: name.to_owned(), writer, viewer, own, keeper, view };
         agent.until(|view| view.complete).await;
@@ -248,6 +248,7 @@ pub(crate) fn lease(name: &str, epoch: u64, sequence: u64) -> Lease {
         watermark: GtidSet::new(),
         released: false,
         paused: None,
+        sent: None,
     }
 }
 

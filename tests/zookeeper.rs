@@ -260,16 +260,22 @@ async fn interleaving_20_what_became_of_a_call_without_an_answer_is_found_out() 
     assert_eq!(now.switchover, seen.switchover);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn interleaving_20_a_renewal_given_up_in_mid_call_is_not_forgotten() {
+/// db1 with the lease, whose calls may take so long that the connection outlives a freeze, and a renewal takes effect after
+/// its caller has gone.
+async fn patient_holder() -> (Server, Agent) {
     let server = Server::start().await;
     let mut options = server.options();
-    // So long that the connection outlives the freeze, and the renewal takes effect after its caller has gone.
     options.op_timeout = Duration::from_secs(10);
     let mut a = Agent::new(options, "db1").await;
     a.writer.prepare().await.unwrap();
     a.own.claim(&a.record(), false, &mut a.view).await.unwrap();
     assert_done(&a.keeper.commit(&adopt("db1")).await);
+    (server, a)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interleaving_20_a_renewal_given_up_in_mid_call_is_not_forgotten() {
+    let (server, mut a) = patient_holder().await;
     server.freeze();
     let record = a.record();
     assert!(timeout(Duration::from_millis(50), a.keeper.renew(&record, &GtidSet::new(), OPENED)).await.is_err());
@@ -282,13 +288,7 @@ async fn interleaving_20_a_renewal_given_up_in_mid_call_is_not_forgotten() {
 /// Interleaving 12: the lease is as long as the pause; from sending a shorter one on nobody relies on more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interleaving_12_a_paused_lease_is_long_and_shortened_from_sending_on() {
-    let server = Server::start().await;
-    let mut options = server.options();
-    options.op_timeout = Duration::from_secs(10);
-    let mut a = Agent::new(options, "db1").await;
-    a.writer.prepare().await.unwrap();
-    a.own.claim(&a.record(), false, &mut a.view).await.unwrap();
-    assert_done(&a.keeper.commit(&adopt("db1")).await);
+    let (server, mut a) = patient_holder().await;
     let record = a.record();
     let hour = Duration::from_secs(3600);
     let until = |agent: &Agent| agent.keeper.held().borrow().as_ref().map(|held| held.until).unwrap();

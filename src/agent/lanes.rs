@@ -10,7 +10,6 @@ use tracing::{info, warn};
 use super::shared::{Busy, Shared, Taken, now};
 use super::watcher::Hands;
 use crate::core::action::{MysqlAction, MysqlKind, Purpose, Write};
-use crate::core::reason::Reason;
 use crate::core::view::{Failure, Server};
 use crate::mysql::control::Done;
 use crate::zookeeper::lease_keeper::LeaseKeeper;
@@ -160,7 +159,7 @@ impl MysqlLane {
             self.shared.server.change(|server| {
                 anticipate(server, &action, done);
                 match kind {
-                    MysqlKind::Close => (server.fenced, server.fence_begun) = (Some(Reason::Switchover), None),
+                    MysqlKind::Close => server.closed_for_switch(),
                     // Not `FollowTarget`: a switch that is undone or raced for finds what `Close` has noted.
                     MysqlKind::Open | MysqlKind::Follow => server.lift_fence(started),
                     _ => {}

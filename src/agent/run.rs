@@ -231,7 +231,9 @@ impl Start {
         let guard = GuardsFile::new(guard_path.clone(), &boot_id);
         let shared = Shared { own: own_receiver, server, decision, watermark, guard };
         let name = Arc::new(Name::new(writer.clone(), config.name.clone(), clock::now));
-        let keeper = Arc::new(LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), clock::now));
+        let instance = shared.own.borrow().instance.clone();
+        let keeper = LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), instance, clock::now);
+        let keeper = Arc::new(keeper);
 
         let (hurry, hurried) = mpsc::channel(1);
         let (orders, ordered) = mpsc::channel(4);
@@ -389,20 +391,16 @@ fn stopped(shared: &Shared) -> End {
 /// Puts into force what SIGHUP has read again.
 async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: watch::Sender<Arc<Own>>) {
     let mut reloads = reloads(path);
-    loop {
-        match reloads.recv().await {
-            None => return std::future::pending().await,
-            Some(next) => {
-                let changes = config.reload_differences(&next);
-                info!(event = "reloaded", applied = ?changes.applied, "configuration read again");
-                if !changes.needs_restart.is_empty() {
-                    warn!(event = "needs_restart", keys = ?changes.needs_restart, "these keys take effect at the next start");
-                }
-                config = config.reloaded(&next);
-                own.send_modify(|own| *own = Arc::new(reconfigured(own, &config)));
-            }
+    while let Some(next) = reloads.recv().await {
+        let changes = config.reload_differences(&next);
+        info!(event = "reloaded", applied = ?changes.applied, "configuration read again");
+        if !changes.needs_restart.is_empty() {
+            warn!(event = "needs_restart", keys = ?changes.needs_restart, "these keys take effect at the next start");
         }
+        config = config.reloaded(&next);
+        own.send_modify(|own| *own = Arc::new(reconfigured(own, &config)));
     }
+    std::future::pending().await
 }
 
 /// A moment long past, for tests of the inherited lease.

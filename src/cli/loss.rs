@@ -3,9 +3,11 @@
 
 use super::promote::{Candidate, Plan};
 use crate::core::case::Case;
+use crate::core::changes;
 use crate::core::election;
 use crate::core::gtid::GtidSet;
-use crate::core::records::{AgentRecord, DurabilityMode, Mode, Topology, Vote};
+use crate::core::records::{AgentRecord, DurabilityMode, Topology, Vote};
+use crate::core::rows::switchover::unfit_to_lead;
 use crate::core::time::Moment;
 use crate::core::view::Seen;
 
@@ -27,10 +29,10 @@ pub(super) fn plan(mut plan: Plan, case: &Case<'_>, topology: &Topology, wanted:
         .agents
         .values()
         .map(|seen| &seen.record)
-        .filter(|agent| unfit(case, topology, &agent.name).is_none())
+        .filter(|agent| unfit_to_lead(case, topology, &agent.name).is_none())
         .collect();
     let missing = missing(case, topology, &fit);
-    plan.refused = match (wanted.and_then(|name| unfit(case, topology, name)), &missing, plan.forced) {
+    plan.refused = match (wanted.and_then(|name| unfit_to_lead(case, topology, name)), &missing, plan.forced) {
         (Some(why), ..) => Some(why),
         (None, Some(why), false) => Some(format!(
             "not possible without losing acknowledged writes: {why}; bring those servers back, or look at \
@@ -55,36 +57,13 @@ pub(super) fn plan(mut plan: Plan, case: &Case<'_>, topology: &Topology, wanted:
 }
 
 fn candidate(case: &Case<'_>, topology: &Topology, name: &str) -> Candidate {
-    let against = unfit(case, topology, name);
+    let against = unfit_to_lead(case, topology, name);
     let received = case
         .agent(name)
         .and_then(|agent| agent.server.as_ref())
         .map(|server| format!("has received {}", server.received()));
     let why = against.clone().or(received).unwrap_or_default();
     Candidate { name: name.to_owned(), fit: against.is_none(), why }
-}
-
-/// Why `name` could not take over; none where it could.
-fn unfit(case: &Case<'_>, topology: &Topology, name: &str) -> Option<String> {
-    if !topology.members.contains_key(name) {
-        let members = topology.members.keys().cloned().collect::<Vec<_>>().join(", ");
-        return Some(format!("{name} is no member of the cluster (members: {members})"));
-    }
-    let Some(agent) = case.agent(name) else { return Some(format!("no agent of {name} is present")) };
-    let Some(server) = &agent.server else { return Some(format!("the agent of {name} has not seen its server yet")) };
-    if agent.mode == Mode::Observe {
-        Some(format!("{name} is only observed (failover.mode: observe)"))
-    } else if agent.fenced_by_hand {
-        Some(format!("{name} was fenced by hand: run 'mysql-ha-agent unfence' there first"))
-    } else if agent.priority == 0 {
-        Some(format!("{name} has failover.priority 0: it is never promoted"))
-    } else if !server.healthy {
-        Some(format!("the server of {name} does not answer"))
-    } else if !server.errant.is_empty() {
-        Some(format!("{name} holds transactions of its own: {}", server.errant))
-    } else {
-        None
-    }
 }
 
 /// What would keep the race from ending without a loss, if those who are here vote as they are.
@@ -97,7 +76,7 @@ fn missing(case: &Case<'_>, topology: &Topology, fit: &[&AgentRecord]) -> Option
     if topology.durability.mode == DurabilityMode::Async {
         return None;
     }
-    let lacking = expected(case, topology).subtract(&election::received(&counted));
+    let lacking = changes::acknowledged(topology, case).subtract(&election::received(&counted));
     (!lacking.is_empty()).then(|| format!("nobody here has {lacking}, which the last primary had acknowledged"))
 }
 
@@ -116,18 +95,12 @@ fn vote(agent: &AgentRecord) -> Option<Seen<Vote>> {
     Some(Seen { record, version: 0, owner: 0, created: 0, first_seen: Moment(0) })
 }
 
-/// What the last primary is known to have acknowledged.
-fn expected(case: &Case<'_>, topology: &Topology) -> GtidSet {
-    let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
-    watermark.union(&topology.durability.floor)
-}
-
 fn would_be_lost(case: &Case<'_>, topology: &Topology, fit: &[&AgentRecord]) -> String {
     let here = fit
         .iter()
         .filter_map(|agent| agent.server.as_ref())
         .fold(GtidSet::new(), |all, server| all.union(&server.received()));
-    let lost = expected(case, topology).subtract(&here);
+    let lost = changes::acknowledged(topology, case).subtract(&here);
     let known = if lost.is_empty() { "nothing that is known of".to_owned() } else { lost.to_string() };
     format!(
         "{known}; besides, whatever was acknowledged after the last primary's last renewal and is on absent servers alone"

@@ -122,11 +122,17 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
     next
 }
 
-/// What the last primary had acknowledged as far as is known, and what had been lost before it was named.
+/// What the last primary had acknowledged as far as is known.
+#[must_use]
+pub fn acknowledged(topology: &Topology, case: &Case<'_>) -> GtidSet {
+    let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
+    watermark.union(&topology.durability.floor)
+}
+
+/// The same, and what had been lost before it was named.
 #[must_use]
 pub fn expected(topology: &Topology, case: &Case<'_>) -> GtidSet {
-    let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
-    watermark.union(&topology.durability.floor).union(&topology.lost)
+    acknowledged(topology, case).union(&topology.lost)
 }
 
 /// The epoch that this transaction begins was forced: acknowledged writes may be missing in it.

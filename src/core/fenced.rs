@@ -122,6 +122,11 @@ impl Server {
         }
     }
 
+    /// The closing for a planned switch has returned. No [`Server::fenced_at`]: its own answer holds the set as it was then.
+    pub fn closed_for_switch(&mut self) {
+        (self.fenced, self.fence_begun) = (Some(Reason::Switchover), None);
+    }
+
     /// An action that began then has made the server writable, or a replica: no fence from before counts.
     pub fn lift_fence(&mut self, begun: Moment) {
         self.lifted = self.lifted.max(Some(begun)); // interleaving 1

@@ -39,6 +39,8 @@ fn only_said(mut decision: Decision) -> Decision {
     let would: Vec<String> = decision.outcome.actions.drain(..).map(|action| in_words(&action)).collect();
     let said = if would.is_empty() { "nothing".to_owned() } else { would.join(", ") };
     decision.outcome.detail = format!("observes only; would do: {said} ({})", decision.outcome.detail);
+    // What is not done brings no next step.
+    decision.outcome.urgent = false;
     Decision {
         heartbeat_write: false,
         want_opened: false,
@@ -48,15 +50,6 @@ fn only_said(mut decision: Decision) -> Decision {
         acknowledged_until: None,
         epoch: 0,
         ..decision
-    }
-    .at_rest()
-}
-
-impl Decision {
-    /// What is not done brings no next step.
-    fn at_rest(mut self) -> Self {
-        self.outcome.urgent = false;
-        self
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gtid::GtidSet;
 use super::reason::Reason;
-use super::time::Wall;
+use super::time::{Moment, Wall};
 
 /// What a client may do with a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,6 +250,28 @@ pub struct Lease {
     /// long as `ttl_ms` says, and nobody races before it has renewed it without this (interleaving 12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
+    /// When its holder sent this version, on the holder's own clock ([`super::timing::sent_by`]); none from an agent of an
+    /// earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Sent>,
+}
+
+/// A moment on the clock of one agent process: it can be compared with another of the same process alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The agent process.
+    pub instance: String,
+    /// Its clock, rounded down. Unit: microseconds (nanoseconds since a boot can exceed what every reader of JSON
+    /// represents).
+    pub at_us: u64,
+}
+
+impl Sent {
+    /// This moment of the process `instance`.
+    #[must_use]
+    pub fn new(instance: &str, at: Moment) -> Self {
+        Sent { instance: instance.to_owned(), at_us: at.0 / 1000 }
+    }
 }
 
 impl Lease {

@@ -8,6 +8,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::records::Lease;
+use super::time::Moment;
+use super::view::{Seen, Session};
+
 /// How many calls at their limit a renewal must survive (contract, section 1).
 const SLOW_CALLS: u32 = 3;
 
@@ -49,6 +53,29 @@ pub fn proof_length(
     let wished = (least.saturating_mul(4) / 3).min(session_timeout / 2);
     let length = Duration::from_millis(u64::try_from(least.max(wished).as_millis()).unwrap_or(u64::MAX));
     (length <= session_timeout).then_some(length)
+}
+
+/// The latest moment of our clock at which the holder can have sent `lease`: waiting out a lease counts from it.
+///
+/// While we watch, that is when we saw it: a version is seen a network's delay after it was sent. After a break of our own
+/// sight it would be when we came back, seconds later: the ensemble's leader died together with the primary's host, a
+/// renewal that only its followers had logged is seen after their election, and the replicas would wait a whole T from
+/// there (measured: 5.5 s instead of 3.1 s), or, where one of two had seen it before, for each other. The version seen
+/// *before* the break bounds it as well: it was sent before we saw it, and how much later this one was sent the holder's
+/// own clock says, if both come from one process. Two clocks differ by at most the drift over that time, too.
+///
+/// Only over a break: the sight of a watching agent is as good, and is right even for a holder whose clock stood still.
+#[must_use]
+pub fn sent_by(before: Option<&Seen<Lease>>, lease: &Lease, session: Session, seen: Moment) -> Moment {
+    let Some(before) = before else { return seen };
+    let (Some(earlier), Some(this)) = (&before.record.sent, &lease.sent) else { return seen };
+    let watched = matches!(session, Session::Connected { since, .. } if since <= before.first_seen);
+    if watched || earlier.instance != this.instance || this.at_us < earlier.at_us {
+        return seen;
+    }
+    // Both are rounded down: they may lie a microsecond further apart.
+    let between = Duration::from_micros((this.at_us - earlier.at_us).saturating_add(1));
+    seen.min(before.first_seen + between + drift(between))
 }
 
 /// What has to fit into one lease.
@@ -166,6 +193,7 @@ impl fmt::Display for Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::records::Sent;
 
     fn timing(t: u64, renew: u64, op: u64, budget: u64) -> Timing {
         let ms = Duration::from_millis;
@@ -215,6 +243,65 @@ mod tests {
         // 500 + 3 × 480 + 1000 + 60 (2 % of 3000) = 3000
         assert_eq!(timing(3000, 500, 480, 1000).check(), Ok(()));
         assert!(timing(3000, 501, 480, 1000).check().is_err());
+    }
+
+    fn lease(instance: &str, at_ms: u64) -> Lease {
+        Lease {
+            name: "db1".into(),
+            epoch: 1,
+            sequence: 1,
+            ttl_ms: 3000,
+            proof_ms: 0,
+            opened: true,
+            watermark: Default::default(),
+            released: false,
+            paused: None,
+            sent: Some(Sent { instance: instance.into(), at_us: at_ms * 1000 }),
+        }
+    }
+
+    fn ms(at: u64) -> Moment {
+        Moment(at * 1_000_000)
+    }
+
+    fn seen_at(at: u64, record: Lease) -> Seen<Lease> {
+        Seen { record, version: 1, owner: 0, created: 1, first_seen: ms(at) }
+    }
+
+    #[test]
+    fn a_renewal_that_came_while_we_were_cut_off_counts_from_when_it_was_sent() {
+        let before = seen_at(50_000, lease("a", 7000));
+        let back = Session::Connected { since: ms(52_500), granted: Duration::from_secs(3), id: 1 };
+        let by = |before, lease: &Lease, session| sent_by(before, lease, session, ms(52_600));
+        // Half a second and a microsecond after the other by its holder's clock, which may be 2 % off.
+        let bound = Moment(ms(50_510).0 + 1_020);
+        assert_eq!(by(Some(&before), &lease("a", 7500), back), bound);
+        // Never later than it was seen.
+        assert_eq!(by(Some(&before), &lease("a", 9900), back), ms(52_600));
+        // Nothing to measure by: another process, no mark, nothing seen before.
+        assert_eq!(by(Some(&before), &lease("b", 7500), back), ms(52_600));
+        assert_eq!(by(Some(&before), &Lease { sent: None, ..lease("a", 7500) }, back), ms(52_600));
+        assert_eq!(by(None, &lease("a", 7500), back), ms(52_600));
+        // Watched all the while: its sight counts, even though the holder's clock (that of a machine that was paused)
+        // says that it was sent earlier.
+        let watching = Session::Connected { since: ms(50_000), granted: Duration::from_secs(3), id: 1 };
+        assert_eq!(by(Some(&before), &lease("a", 7500), watching), ms(52_600));
+    }
+
+    /// Waiting T from the bound outlasts the holder's T − drift from sending, at any two clocks within the assumed drift
+    /// and at any distance of the two versions. Without the drift in the bound this fails from a distance of T on.
+    #[test]
+    fn the_holder_ends_before_whoever_waits_from_the_bound() {
+        let t = Duration::from_secs(3);
+        let back = Session::Connected { since: ms(1_000_000), granted: t, id: 1 };
+        for distance in [1, 500, 3000, 60_000] {
+            // The waiting clock is 2 % faster than the holder's: true time is the holder's.
+            let before = seen_at(0, lease("a", 0));
+            let bound = sent_by(Some(&before), &lease("a", distance), back, ms(2_000_000));
+            let waited_true = (bound + t).0 as f64 / 1.02;
+            let held_true = (ms(distance) + lease_length(t)).0 as f64;
+            assert!(waited_true >= held_true, "{distance}: {waited_true} < {held_true}");
+        }
     }
 
     #[test]

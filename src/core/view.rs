@@ -184,7 +184,8 @@ pub struct Seen<T> {
     pub owner: i64,
     /// The transaction that created the node: tells a node created anew from the one seen before.
     pub created: i64,
-    /// When this version was first seen here. Waiting for a lease counts from this.
+    /// When this version was first seen here. Waiting for a lease counts from this; for one that came while we were cut off
+    /// it may lie earlier ([`super::timing::sent_by`]).
     pub first_seen: Moment,
 }
 

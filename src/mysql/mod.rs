@@ -10,7 +10,7 @@
 //! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`], `events` hold the larger ones) |
 //! | `binlog` | where replicas begin to read |
 //! | [`leave`] | a server leaves the product's care |
-//! | `semisync` | the source side of semi-synchronous replication |
+//! | `semisync` | both sides of semi-synchronous replication |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
 //!
 //! What may not live here: decisions (they are in [`crate::core`]) and ZooKeeper. This is the only user of the MySQL

@@ -7,6 +7,7 @@ use zookeeper_client::Stat;
 use super::tree::{Tree, decode};
 use crate::core::action::Path;
 use crate::core::time::Moment;
+use crate::core::timing::sent_by;
 use crate::core::view::{Ensemble, Node, Seen};
 
 /// What stands at a node.
@@ -23,7 +24,15 @@ pub(super) fn apply(ensemble: &mut Ensemble, tree: &Tree, path: &Path, answer: &
     match path {
         Path::Topology => put(&mut ensemble.topology, answer, now, |bytes| tree.topology(bytes)),
         Path::Master => put(&mut ensemble.master, answer, now, decode),
-        Path::Lease => put(&mut ensemble.lease, answer, now, decode),
+        Path::Lease => {
+            let (before, session) = (ensemble.lease.here().cloned(), ensemble.session);
+            put(&mut ensemble.lease, answer, now, decode);
+            if let Node::Here(lease) = &mut ensemble.lease
+                && lease.first_seen == now
+            {
+                lease.first_seen = sent_by(before.as_ref(), &lease.record, session, now);
+            }
+        }
         Path::Switchover => put(&mut ensemble.switchover, answer, now, decode),
         Path::Pause => put(&mut ensemble.pause, answer, now, decode),
         Path::Agent(name) => {
@@ -87,7 +96,10 @@ fn seen<T>(before: Option<Seen<T>>, record: T, stat: &Stat, now: Moment) -> Seen
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::core::view::Session;
 
     const LEASE: &str = r#"{"name": "db1", "epoch": 1, "sequence": 5, "ttl_ms": 10000, "opened": true}"#;
 
@@ -126,6 +138,25 @@ mod tests {
         assert_eq!(read(here(LEASE, 7, 3), 200), Moment(100), "same version: same moment");
         assert_eq!(read(here(LEASE, 7, 4), 300), Moment(300), "another version");
         assert_eq!(read(here(LEASE, 9, 4), 400), Moment(400), "another node with the same version");
+    }
+
+    /// The ensemble elected for two seconds, and its followers had a renewal of before in their logs.
+    #[test]
+    fn a_renewal_that_is_seen_after_a_break_counts_from_when_it_was_sent() {
+        let tree = Tree::new("/mysql-ha", "orders");
+        let sent = |at_us: u64| LEASE.replace("}", &format!(r#", "sent": {{"instance": "a", "at_us": {at_us}}}}}"#));
+        let ms = |at: u64| Moment(at * 1_000_000);
+        let mut ensemble = Ensemble::default();
+        let connected = |since| Session::Connected { since, granted: Duration::from_secs(3), id: 1 };
+        let mut read = |session, text: &str, version, now| {
+            ensemble.session = session;
+            apply(&mut ensemble, &tree, &Path::Lease, &here(text, 7, version), now);
+            first_seen(&ensemble)
+        };
+        assert_eq!(read(connected(ms(1)), &sent(70_000), 3, ms(1000)), ms(1000));
+        let after = read(connected(ms(3000)), &sent(570_000), 4, ms(3001));
+        assert!((ms(1500)..ms(1511)).contains(&after), "half a second after the other, and the drift: {after:?}");
+        assert_eq!(read(connected(ms(3000)), &sent(570_000), 4, ms(3500)), after, "the same version");
     }
 
     #[test]

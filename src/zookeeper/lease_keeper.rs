@@ -24,7 +24,7 @@ use super::writer::{Outcome, Refusal, Writer};
 use crate::core::action::{Op, Path, Record, Write};
 use crate::core::gtid::GtidSet;
 use crate::core::memory::PauseTerm;
-use crate::core::records::{AgentRecord, Lease};
+use crate::core::records::{AgentRecord, Lease, Sent};
 use crate::core::time::Moment;
 use crate::core::timing::lease_length;
 use crate::core::view::Held;
@@ -108,17 +108,18 @@ pub struct LeaseKeeper {
     own: Arc<Name>,
     clock: Clock,
     name: String,
+    instance: String,
     hold: Mutex<Option<Hold>>,
     held: watch::Sender<Option<Held>>,
     until: Arc<AtomicU64>,
 }
 
 impl LeaseKeeper {
-    /// For the agent `name`, whose observations ride along as `own`.
+    /// For the process `instance` of the agent `name`, whose observations ride along as `own`.
     #[must_use]
-    pub fn new(writer: Writer, own: Arc<Name>, name: String, clock: Clock) -> Self {
+    pub fn new(writer: Writer, own: Arc<Name>, name: String, instance: String, clock: Clock) -> Self {
         let (hold, held) = (Mutex::new(None), watch::Sender::new(None));
-        LeaseKeeper { writer, own, clock, name, hold, held, until: Arc::default() }
+        LeaseKeeper { writer, own, clock, name, instance, hold, held, until: Arc::default() }
     }
 
     /// Our lease as the core sees it. None: never had, released, or certainly lost. One that ran out stays here: its
@@ -198,14 +199,16 @@ impl LeaseKeeper {
     async fn send(&self, live: &Live, hold: &mut Hold, record: Lease, agent: &AgentRecord) -> Outcome {
         let mut passenger = self.own.carried(agent, live);
         loop {
+            // The moment before the call, never that of the answer: the others' wait begins in between.
+            let sent = (self.clock)();
+            let record = Lease { sent: Some(Sent::new(&self.instance, sent)), ..record.clone() };
             let mut ops = vec![
                 Op::Check(Path::Master, MASTER_VERSION),
                 Op::Set(Path::Lease, Record::Lease(record.clone()), hold.version),
             ];
             ops.extend(passenger.clone());
-            // The moment before the call, never that of the answer: the others' wait begins in between. Noted before
-            // the call, so that a caller who gives up in mid-call leaves behind that it was made.
-            hold.pending = Some(Attempt { record: record.clone(), sent: (self.clock)(), session: live.id });
+            // Noted before the call, so that a caller who gives up in mid-call leaves behind that it was made.
+            hold.pending = Some(Attempt { record, sent, session: live.id });
             self.publish(Some(hold));
             match self.writer.transact(live, &ops).await {
                 Outcome::Rejected { path: Path::Agent(_), why, .. } => {
@@ -276,7 +279,9 @@ impl LeaseKeeper {
             }
         }
         let mut ops = write.ops.clone();
-        let Some((record, version)) = continued(&mut ops, slot.as_ref()) else {
+        let sent = (self.clock)();
+        let mark = Sent::new(&self.instance, sent);
+        let Some((record, version)) = continued(&mut ops, slot.as_ref(), mark) else {
             return Outcome::NotDone { why: "a lease can be created and set only".to_owned() };
         };
         let keeps = record.name == self.name && !record.released;
@@ -287,7 +292,7 @@ impl LeaseKeeper {
         }
         let creates = ops.iter().any(|op| matches!(op, Op::Create(Path::Master, _)));
         let session = slot.as_ref().filter(|_| !creates).map_or(live.id, |hold| hold.last.session);
-        let attempt = Attempt { record, sent: (self.clock)(), session };
+        let attempt = Attempt { record, sent, session };
         if let Some(hold) = slot.as_mut() {
             hold.pending = Some(attempt.clone());
         }
@@ -444,18 +449,22 @@ fn lease_of(ops: &[Op]) -> Option<&Lease> {
     })
 }
 
-/// Puts the hold's version and the next sequence number into the write of the lease in `ops`; the record it writes,
-/// and the version that the node then has.
-fn continued(ops: &mut [Op], hold: Option<&Hold>) -> Option<(Lease, i32)> {
+/// Puts the hold's version, the next sequence number and the moment of sending into the write of the lease in `ops`; the
+/// record it writes, and the version that the node then has.
+fn continued(ops: &mut [Op], hold: Option<&Hold>, sent: Sent) -> Option<(Lease, i32)> {
     ops.iter_mut().find_map(|op| match op {
         Op::Set(Path::Lease, Record::Lease(lease), version) => {
             if let Some(hold) = hold {
                 *version = hold.version;
                 lease.sequence = lease.sequence.max(hold.last.record.sequence + 1);
             }
+            lease.sent = Some(sent.clone());
             Some((lease.clone(), *version + 1))
         }
-        Op::Create(Path::Lease, Record::Lease(lease)) => Some((lease.clone(), 0)),
+        Op::Create(Path::Lease, Record::Lease(lease)) => {
+            lease.sent = Some(sent.clone());
+            Some((lease.clone(), 0))
+        }
         _ => None,
     })
 }

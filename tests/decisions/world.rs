@@ -236,6 +236,7 @@ fn lease(name: &str) -> Lease {
         watermark: gtids(9),
         released: false,
         paused: None,
+        sent: None,
     }
 }
 

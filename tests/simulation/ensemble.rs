@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mysql_ha_agent::core::action::{Op, Path, Record};
 use mysql_ha_agent::core::time::Moment;
+use mysql_ha_agent::core::timing::sent_by;
 use mysql_ha_agent::core::view::{Ensemble, Node, Seen, Session};
 
 /// T, milliseconds.
@@ -103,7 +104,14 @@ impl Zookeeper {
             match (path, &node.record) {
                 (Path::Topology, Record::Topology(r)) => view.topology = here(node, r, before.topology.here(), now),
                 (Path::Master, Record::Master(r)) => view.master = here(node, r, before.master.here(), now),
-                (Path::Lease, Record::Lease(r)) => view.lease = here(node, r, before.lease.here(), now),
+                (Path::Lease, Record::Lease(r)) => {
+                    let before = before.lease.here();
+                    let mut lease = seen(node, r, before, now);
+                    if lease.first_seen == now {
+                        lease.first_seen = sent_by(before, r, session, now);
+                    }
+                    view.lease = Node::Here(lease);
+                }
                 (Path::Switchover, Record::Switchover(r)) => {
                     view.switchover = here(node, r, before.switchover.here(), now);
                 }

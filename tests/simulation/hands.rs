@@ -2,7 +2,6 @@
 
 use mysql_ha_agent::core::action::{MysqlAction, MysqlKind};
 use mysql_ha_agent::core::gtid::GtidSet;
-use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::view::Failure;
 
 use super::mysqld::{address, uuid};
@@ -54,7 +53,7 @@ impl World {
                     server.fenced_remote = Some((server_uuid.clone(), begun));
                 }
                 match kind {
-                    MysqlKind::Close => (server.fenced, server.fence_begun) = (Some(Reason::Switchover), None),
+                    MysqlKind::Close => server.closed_for_switch(),
                     MysqlKind::Open | MysqlKind::Follow => server.lift_fence(now),
                     _ => {}
                 }

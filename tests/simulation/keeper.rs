@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mysql_ha_agent::core::action::{Op, Path, Record};
-use mysql_ha_agent::core::records::Lease;
+use mysql_ha_agent::core::records::{Lease, Sent};
 use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::core::timing::lease_length;
 use mysql_ha_agent::core::view::Held;
@@ -313,7 +313,9 @@ impl World {
             Some(wanted) => wanted.max(last.proof_ms),
             None => last.proof_ms,
         };
-        let record = Lease { sequence: last.sequence + 1, opened, watermark, ttl_ms, proof_ms, paused, ..last.clone() };
+        let sent = Some(Sent::new(&agent.own.instance, now));
+        let sequence = last.sequence + 1;
+        let record = Lease { sequence, opened, watermark, ttl_ms, proof_ms, paused, sent, ..last.clone() };
         let ops = vec![
             Op::Check(Path::Master, 0),
             Op::Set(Path::Lease, Record::Lease(record.clone()), hold.version),
@@ -394,9 +396,13 @@ impl World {
                         *version = hold.version;
                         record.sequence = record.sequence.max(hold.last.record.sequence + 1);
                     }
+                    record.sent = Some(Sent::new(&agent.own.instance, now));
                     lease = Some((record.clone(), *version + 1));
                 }
-                Op::Create(Path::Lease, Record::Lease(record)) => lease = Some((record.clone(), 0)),
+                Op::Create(Path::Lease, Record::Lease(record)) => {
+                    record.sent = Some(Sent::new(&agent.own.instance, now));
+                    lease = Some((record.clone(), 0));
+                }
                 _ => {}
             }
         }

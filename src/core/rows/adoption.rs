@@ -129,6 +129,8 @@ pub fn own_lease(case: &Case<'_>, epoch: u64, opened: bool) -> Option<Lease> {
         watermark: case.facts()?.executed.clone(),
         released: false,
         paused: None,
+        // The keeper of the lease marks what it sends.
+        sent: None,
     })
 }
 

@@ -426,9 +426,7 @@ pub fn quorum(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return Some(Outcome::wait(Role::Replica, Reason::Racing, text).urgent());
     }
     if durability.mode == DurabilityMode::Lossless && !forced {
-        let watermark = case.lease_node().map(|lease| lease.record.watermark.clone()).unwrap_or_default();
-        let lacking = watermark
-            .union(&durability.floor)
+        let lacking = changes::acknowledged(&topology.record, case)
             .subtract(&election::received(&counted))
             .subtract(&case.facts()?.received());
         if !lacking.is_empty() {

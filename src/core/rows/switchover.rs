@@ -47,12 +47,29 @@ pub fn unfit(case: &Case<'_>, topology: &Topology, to: &str) -> Option<String> {
     if topology.primary.as_deref() == Some(to) {
         return Some(format!("{to} is the primary already"));
     }
-    let Some(member) = topology.members.get(to) else {
+    if let Some(why) = unfit_to_lead(case, topology, to) {
+        return Some(why);
+    }
+    let source = case.agent(to)?.server.as_ref()?.source.as_ref();
+    if let Some(error) = source.and_then(|source| source.error.as_ref()) {
+        return Some(format!("replication of {to} has failed: {error}"));
+    }
+    let reads = topology.members.get(to)?.state == MemberState::Read;
+    if !reads || !source.is_some_and(|source| source.io_running && source.sql_running) {
+        return Some(format!("{to} does not replicate from the primary"));
+    }
+    None
+}
+
+/// The same where there is no primary to replicate from: why `to` could not lead a race.
+#[must_use]
+pub fn unfit_to_lead(case: &Case<'_>, topology: &Topology, to: &str) -> Option<String> {
+    if !topology.members.contains_key(to) {
         return Some(format!(
             "{to} is no member of the cluster (members: {})",
             topology.members.keys().cloned().collect::<Vec<_>>().join(", ")
         ));
-    };
+    }
     let Some(agent) = case.agent(to) else { return Some(format!("no agent of {to} is present")) };
     let Some(server) = agent.server.as_ref() else {
         return Some(format!("the agent of {to} has not seen its server yet"));
@@ -71,13 +88,6 @@ pub fn unfit(case: &Case<'_>, topology: &Topology, to: &str) -> Option<String> {
     }
     if !server.errant.is_empty() {
         return Some(format!("{to} holds transactions of its own: {}", server.errant));
-    }
-    let source = server.source.as_ref();
-    if let Some(error) = source.and_then(|source| source.error.as_ref()) {
-        return Some(format!("replication of {to} has failed: {error}"));
-    }
-    if member.state != MemberState::Read || !source.is_some_and(|source| source.io_running && source.sql_running) {
-        return Some(format!("{to} does not replicate from the primary"));
     }
     None
 }
