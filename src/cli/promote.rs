@@ -193,6 +193,29 @@ pub async fn promote(tree: &mut Tree, plan: &Plan, timeout: Duration) -> (Exit, 
 /// What a finished switch takes longer than its limit, undoing included.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// After this long without an answer the verb says whom it waits for.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Who has not answered yet, and what is known of them: an agent that was killed just now still has its nodes.
+fn waits_for(ensemble: &Ensemble, request: &SwitchoverRequest) -> String {
+    if request.after_loss {
+        return format!("waits for the agent of {} to win the race ...", request.to);
+    }
+    let seen = ensemble.lease.here().filter(|lease| lease.record.name == request.from && !lease.record.released);
+    let renewed = seen.map_or_else(
+        || "it holds no lease any more".to_owned(),
+        |lease| {
+            let (ago, ttl) = (clock::now().since(lease.first_seen), Duration::from_millis(lease.record.ttl_ms));
+            format!(
+                "last renewal seen {:.1} s ago; if that agent is gone, the others take over {:.0} s after it by themselves",
+                ago.as_secs_f64(),
+                ttl.as_secs_f64()
+            )
+        },
+    );
+    format!("waits for the agent of {} to hand over ({renewed}) ...", request.from)
+}
+
 /// Waits for the answer. A request that nobody has begun to carry out by the limit is withdrawn: what is claimed for it
 /// changes it in the same transaction, so a withdrawn one cannot be carried out any more.
 async fn answered(tree: &mut Tree, request: &SwitchoverRequest, limit: Duration) -> Option<SwitchoverRequest> {
@@ -206,7 +229,11 @@ async fn answered(tree: &mut Tree, request: &SwitchoverRequest, limit: Duration)
         (seen.operation != request.operation || !open).then(|| seen.clone())
     };
     let first = if request.after_loss { limit } else { limit + GRACE };
-    if let Some(answer) = tree.wait(first, over).await {
+    if let Some(answer) = tree.wait(SILENCE.min(first), over).await {
+        return Some(answer);
+    }
+    eprintln!("{}", waits_for(&tree.now(), request));
+    if let Some(answer) = tree.wait(first.saturating_sub(SILENCE), over).await {
         return Some(answer);
     }
     withdraw(tree, request).await;

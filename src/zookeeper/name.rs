@@ -26,8 +26,8 @@ const ANY: i32 = -1;
 pub enum NameError {
     /// Another agent uses it (exit code 5).
     #[error(
-        "another agent named \"{name}\" is running ({other}): stop it, or give this one a `name` of its own; \
-         if it was stopped just now, start again in a moment"
+        "another agent named \"{name}\" is running ({other}): stop it, or give this one a `name` of its own (is its configuration \
+         file a copy of that host's?); if it was stopped just now, start again in a moment"
     )]
     Taken {
         /// The name.

@@ -855,6 +855,14 @@ fn followers(case: Add<'_>) {
             w.channel().sql_error = "duplicate key".into();
         }),
     );
+    let refused = || {
+        replica().with(|w| {
+            w.channel().io = IoThread::Connecting;
+            w.channel().io_error = "Error connecting to source: Access denied for user 'repl'@'db2'".into();
+        })
+    };
+    case("F6", "replication_broken", "Follow", "not let in: tries the file's password", refused());
+    case("F6", "replication_broken", "", "tried it a moment ago", refused().with(|w| drop(w.step())));
     case(
         "F6",
         "replication_broken",

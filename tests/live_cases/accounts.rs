@@ -6,7 +6,7 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
 use crate::scene::{LIMIT, Scene, epoch, lossless, nothing_happened, renewed, says};
-use crate::support::{run, wait_for};
+use crate::support::{Kind, run, wait_for};
 
 /// Ends every connection of the agent on this server, by one of root's.
 async fn kill_agents_connections(root: &mut Conn) {
@@ -50,6 +50,30 @@ fn a2_password_rotated() {
         renewed(&scene.cluster, 30).await;
         db1.execute(&["ALTER USER agent IDENTIFIED BY 'agent-secret'"]).await;
         says(&scene.cluster, "db1", "primary").await;
+        nothing_happened(scene, before).await;
+    });
+}
+
+/// The replication account's password is changed: a replica that connects again is not let in, says what to do, and follows again
+/// once its agent's file has the new one.
+#[test]
+fn a2_replication_password_rotated() {
+    run("a2_replication_password", async |stage| {
+        let scene = Scene::start(&stage, lossless()).await;
+        let before = epoch(&scene.cluster).await;
+        scene.cluster.host("db1").execute(&["ALTER USER repl IDENTIFIED BY 'another'"]).await;
+        let db3 = scene.cluster.host("db3");
+        let has_it = "SELECT COUNT(*) FROM performance_schema.replication_connection_status WHERE SERVICE_STATE = 'ON'";
+        db3.execute(&["STOP REPLICA IO_THREAD", "START REPLICA IO_THREAD"]).await;
+        says(&scene.cluster, "db3", "replication_broken").await;
+        let agent = scene.cluster.tree.get("agents/db3").await.expect("ZooKeeper answers").expect("its agent is there");
+        let detail = agent["detail"].to_string();
+        assert!(detail.contains("Access denied") && detail.contains("mysql.replication"), "{detail}");
+        db3.kill(Kind::Agent);
+        db3.configure("mysql.replication.password", "another");
+        db3.start(Kind::Agent);
+        says(&scene.cluster, "db3", "following").await;
+        assert_eq!(db3.value::<u32>(has_it).await, 1, "it receives again");
         nothing_happened(scene, before).await;
     });
 }

@@ -183,9 +183,14 @@ impl Host {
         self.folder.join("agent.yaml")
     }
 
+    /// Changes a key of its agent's configuration, for its next start.
+    pub(crate) fn configure(&self, key: &str, value: impl Into<serde_json::Value>) {
+        super::options::change(&self.config(), key, value.into());
+    }
+
     /// Changes a key of its agent's configuration and lets the running agent read it again.
     pub(crate) fn reload_with(&self, key: &str, value: impl Into<serde_json::Value>) {
-        super::options::change(&self.config(), key, value.into());
+        self.configure(key, value);
         self.signal(Kind::Agent, Signal::HUP);
     }
 

@@ -13,6 +13,8 @@ use crate::core::view::{Channel, Health, IoThread, ServerFacts};
 
 /// How long after a failed attempt the next one comes.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often a replica that the primary does not let in tries the file's password again.
+const REFUSED_AGAIN: Duration = Duration::from_secs(5);
 /// How often a diverged server is compared again.
 const COMPARE_AGAIN: Duration = Duration::from_secs(10);
 
@@ -223,12 +225,22 @@ fn wants_follow(facts: &ServerFacts, memory: &Memory, primary: &Master) -> bool 
     channel.io == IoThread::No && !by_hand && !broken
 }
 
-/// Replicates from the right server, but a thread does not run.
-pub fn broken(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
-    primary(case)?;
+/// Replicates from the right server, but a thread does not run, or is not let in: the password of the replication account was
+/// rotated, and the channel has the old one. The file may have the new one by now, which only setting it shows.
+pub fn broken(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let primary = primary(case)?;
     let channel = case.facts()?.channel.as_ref()?;
     let text = what_is_broken(channel)?;
+    let rested = last_attempt_age(case, memory, primary).is_none_or(|age| age > REFUSED_AGAIN);
+    if channel.sql_running && is_refused(channel) && rested {
+        return Some(follow(case, memory, primary, Reason::ReplicationBroken, text));
+    }
     Some(Outcome::wait(Role::Replica, Reason::ReplicationBroken, text))
+}
+
+/// The primary refuses the replication account (error 1045, in the server's own words).
+fn is_refused(channel: &Channel) -> bool {
+    channel.io == IoThread::Connecting && channel.io_error.contains("Access denied")
 }
 
 fn what_is_broken(channel: &Channel) -> Option<String> {
@@ -239,7 +251,13 @@ fn what_is_broken(channel: &Channel) -> Option<String> {
         return Some("replication was stopped by hand: START REPLICA lets it go on".to_owned());
     }
     if channel.io == IoThread::Connecting && !channel.io_error.is_empty() {
-        return Some(format!("cannot connect to the primary: {}", channel.io_error));
+        let mend = if is_refused(channel) {
+            "; check user and password under mysql.replication in this host's configuration file (restart the agent after a \
+             change; it tries the file's password again and again), and that account on the primary"
+        } else {
+            ""
+        };
+        return Some(format!("cannot connect to the primary: {}{mend}", channel.io_error));
     }
     None
 }
