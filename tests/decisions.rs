@@ -6,6 +6,8 @@
 mod details;
 #[path = "decisions/durability.rs"]
 mod durability;
+#[path = "decisions/failsafe.rs"]
+mod failsafe;
 #[path = "decisions/fences.rs"]
 mod fences;
 #[path = "decisions/operator.rs"]

@@ -15,6 +15,7 @@ mod live_cases {
     pub(crate) mod losses;
     pub(crate) mod networks;
     pub(crate) mod operator;
+    pub(crate) mod outages;
     pub(crate) mod partitions;
     pub(crate) mod replicas;
     pub(crate) mod restarts;

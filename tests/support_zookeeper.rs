@@ -243,6 +243,7 @@ pub(crate) fn lease(name: &str, epoch: u64, sequence: u64) -> Lease {
         epoch,
         sequence,
         ttl_ms: 20_000,
+        proof_ms: 0,
         opened: false,
         watermark: GtidSet::new(),
         released: false,

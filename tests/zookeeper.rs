@@ -17,7 +17,7 @@ use mysql_ha_agent::core::records::{AgentRecord, Incident, Progress, SwitchoverR
 use mysql_ha_agent::core::time::Wall;
 use mysql_ha_agent::core::view::{Ensemble, Node, Session};
 use mysql_ha_agent::zookeeper::archive::KEPT_INCIDENTS;
-use mysql_ha_agent::zookeeper::lease_keeper::Renewal;
+use mysql_ha_agent::zookeeper::lease_keeper::{Renewal, Wanted};
 use mysql_ha_agent::zookeeper::name::NameError;
 use mysql_ha_agent::zookeeper::session::{Link, State};
 use mysql_ha_agent::zookeeper::writer::{Outcome, Refusal};
@@ -40,6 +40,7 @@ fn vote(name: &str) -> Record {
         topology_version: 0,
         incarnation: "i".into(),
         frozen: true,
+        frozen_ms: 0,
     })
 }
 
@@ -63,6 +64,9 @@ fn assert_done(outcome: &Outcome) {
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
 }
 
+/// A server that takes writes.
+const OPENED: Wanted<'static> = Wanted { opened: true, pause: None, proof: None };
+
 #[track_caller]
 fn assert_renewed(renewal: &Renewal) {
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
@@ -82,7 +86,7 @@ async fn the_view_follows_what_others_write() {
     let first_seen = seen.lease.here().unwrap().first_seen;
     let again = b.look().await;
     assert_eq!(again.lease.here().unwrap().first_seen, first_seen, "reading again is not seeing for the first time");
-    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await);
+    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await);
     let renewed = b.until(|view| view.lease.record().is_some_and(|lease| lease.opened)).await;
     assert!(renewed.lease.here().unwrap().first_seen > first_seen);
 
@@ -142,7 +146,7 @@ async fn of_two_claims_on_the_same_state_one_wins() {
 async fn dethroned(server: &Server) -> (Agent, Agent) {
     let a = Agent::ready(server, "db1").await;
     assert_done(&a.keeper.commit(&adopt("db1")).await);
-    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await);
+    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await);
     assert!(a.keeper.held().borrow().as_ref().is_some_and(|held| held.opened && held.epoch == 1));
     let b = Agent::ready(server, "db2").await;
     assert_done(&b.writer.commit(&write(Purpose::DropStrayMaster, vec![Op::Delete(Path::Master, 0)])).await);
@@ -155,13 +159,13 @@ async fn dethroned(server: &Server) -> (Agent, Agent) {
 async fn interleaving_01_a_dethroned_primary_cannot_renew() {
     let server = Server::start().await;
     let (a, b) = dethroned(&server).await;
-    let renewal = a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await;
+    let renewal = a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await;
     assert!(matches!(renewal, Renewal::Lost { .. }), "{renewal:?}");
     assert_eq!(*a.keeper.held().borrow(), None);
     assert_eq!(a.keeper.until().load(Ordering::Acquire), 0);
     assert_eq!(b.look().await.lease.record().unwrap().name, "db2");
-    assert_renewed(&b.keeper.renew(&b.record(), &GtidSet::new(), true, None).await);
-    assert_eq!(a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await, Renewal::NotHeld);
+    assert_renewed(&b.keeper.renew(&b.record(), &GtidSet::new(), OPENED).await);
+    assert_eq!(a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await, Renewal::NotHeld);
 }
 
 /// The same without the exact version of the lease: it goes through, which is why the test above can fail.
@@ -184,12 +188,12 @@ async fn a_renewal_carries_the_observation_and_makes_its_node_anew() {
     assert_done(&a.keeper.commit(&adopt("db1")).await);
     let mut record = a.record();
     record.detail = "first".into();
-    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), false, None).await);
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), Wanted::default()).await);
     a.until(|view| view.agents.get("db1").is_some_and(|seen| seen.record.detail == "first")).await;
     let version = a.now().agents["db1"].version;
     assert_done(&a.writer.commit(&write(Purpose::Members, vec![Op::Delete(Path::Agent("db1".into()), version)])).await);
     record.detail = "second".into();
-    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), false, None).await);
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), Wanted::default()).await);
     a.until(|view| view.agents.get("db1").is_some_and(|seen| seen.record.detail == "second")).await;
     assert_eq!(a.look().await.lease.record().unwrap().sequence, 3, "a renewal that was sent again counts once");
 }
@@ -201,7 +205,7 @@ async fn a_release_takes_the_version_of_the_renewals_since_and_ends_the_hold() {
     assert_done(&a.keeper.commit(&adopt("db1")).await);
     let seen = a.look().await;
     for _ in 0..3 {
-        assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await);
+        assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await);
     }
     let mut released = lease("db1", 1, 2);
     (released.opened, released.released) = (true, true);
@@ -229,7 +233,7 @@ async fn interleaving_20_what_became_of_a_call_without_an_answer_is_found_out() 
     server.freeze();
     let (record, watermark) = (a.record(), GtidSet::new());
     let progress = write(Purpose::Progress, vec![Op::Create(Path::Switchover, request("x"))]);
-    let (renewal, outcome) = tokio::join!(a.keeper.renew(&record, &watermark, true, None), a.writer.commit(&progress));
+    let (renewal, outcome) = tokio::join!(a.keeper.renew(&record, &watermark, OPENED), a.writer.commit(&progress));
     assert!(matches!(renewal, Renewal::Unknown { .. }), "{renewal:?}");
     assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
     assert_eq!(a.keeper.held().borrow().clone(), Some(before.clone()), "what was held goes on until its end");
@@ -241,7 +245,7 @@ async fn interleaving_20_what_became_of_a_call_without_an_answer_is_found_out() 
     a.until(|view| view.complete).await;
     let seen = a.look().await;
     assert!(matches!(seen.switchover, Node::Here(_) | Node::Absent));
-    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await);
+    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await);
     let held = a.keeper.held().borrow().clone().unwrap();
     assert!(held.opened && held.until > before.until, "{held:?}");
     assert_eq!(a.keeper.until().load(Ordering::Acquire), held.until.0);
@@ -274,10 +278,10 @@ async fn interleaving_20_a_renewal_given_up_in_mid_call_is_not_forgotten() {
     let (server, mut a) = patient_holder().await;
     server.freeze();
     let record = a.record();
-    assert!(timeout(Duration::from_millis(50), a.keeper.renew(&record, &GtidSet::new(), true, None)).await.is_err());
+    assert!(timeout(Duration::from_millis(50), a.keeper.renew(&record, &GtidSet::new(), OPENED)).await.is_err());
     server.thaw();
     a.until(|view| view.complete && view.lease.record().is_some_and(|lease| lease.sequence == 2)).await;
-    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), true, None).await);
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), OPENED).await);
     assert_eq!(a.look().await.lease.record().unwrap().sequence, 3);
 }
 
@@ -291,7 +295,7 @@ async fn interleaving_12_a_paused_lease_is_long_and_shortened_from_sending_on() 
     let usual = until(&a);
 
     let pause = PauseTerm { operation: "p".into(), until: clock() + hour };
-    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), true, Some(&pause)).await);
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), Wanted { pause: Some(&pause), ..OPENED }).await);
     let lease = a.look().await.lease.record().unwrap().clone();
     assert_eq!(lease.paused.as_deref(), Some("p"));
     assert!(lease.ttl_ms > 3_500_000 && lease.ttl_ms <= 3_600_000, "{}", lease.ttl_ms);
@@ -300,11 +304,11 @@ async fn interleaving_12_a_paused_lease_is_long_and_shortened_from_sending_on() 
 
     // Resumed, and the answer does not come.
     server.freeze();
-    assert!(timeout(Duration::from_millis(50), a.keeper.renew(&record, &GtidSet::new(), true, None)).await.is_err());
+    assert!(timeout(Duration::from_millis(50), a.keeper.renew(&record, &GtidSet::new(), OPENED)).await.is_err());
     assert!(until(&a) < usual + hour / 2, "the others may have seen the shorter one");
     server.thaw();
     a.until(|view| view.complete && view.lease.record().is_some_and(|lease| lease.paused.is_none())).await;
-    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), true, None).await);
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), OPENED).await);
     let lease = a.look().await.lease.record().unwrap().clone();
     assert!(lease.paused.is_none() && lease.ttl_ms < 60_000, "{lease:?}");
     assert!(until(&a) < usual + hour / 2);
@@ -328,7 +332,7 @@ async fn a_server_killed_and_started_again_costs_neither_session_nor_view() {
     let after = b.now();
     assert_eq!(session(&after), session(&before));
     assert_eq!(after.lease, before.lease, "the moment of first sight too");
-    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await);
+    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await);
     b.until(|view| view.lease.record().is_some_and(|lease| lease.opened)).await;
 }
 
@@ -364,10 +368,10 @@ async fn a_lease_that_another_took_while_the_session_was_lost_is_known_to_be_los
     a.own.claim(&a.record(), false, &mut a.view).await.unwrap();
     // Nobody has taken it yet: it may be made ours anew, and what is observed is published all the same.
     let record = AgentRecord { detail: "seen in the new session".into(), ..a.record() };
-    assert_eq!(a.keeper.renew(&record, &GtidSet::new(), true, None).await, Renewal::OtherSession);
+    assert_eq!(a.keeper.renew(&record, &GtidSet::new(), OPENED).await, Renewal::OtherSession);
     assert_eq!(a.look().await.agents["db1"].record.detail, record.detail);
     assert_done(&b.keeper.commit(&claim("db2", 2, &*b.look().await)).await);
-    let renewal = a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await;
+    let renewal = a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await;
     assert!(matches!(renewal, Renewal::Lost { .. }), "{renewal:?}");
     assert_eq!(*a.keeper.held().borrow(), None);
 }
@@ -378,7 +382,7 @@ async fn after_an_expired_session_there_is_a_new_one_and_master_must_be_made_ane
     let (mut a, _gate) = expired(&server).await;
     let after = session(&a.now()).unwrap();
 
-    assert_eq!(a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await, Renewal::OtherSession);
+    assert_eq!(a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await, Renewal::OtherSession);
     assert!(matches!(a.own.publish(&a.record()).await, Outcome::NotDone { .. }), "the name is another session's");
     a.own.claim(&a.record(), false, &mut a.view).await.unwrap();
     let seen = a.look().await;
@@ -388,7 +392,7 @@ async fn after_an_expired_session_there_is_a_new_one_and_master_must_be_made_ane
         Op::Set(Path::Lease, Record::Lease(lease("db1", 1, 2)), seen.lease.here().unwrap().version),
     ];
     assert_done(&a.keeper.commit(&write(Purpose::TakeOver, ops)).await);
-    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), true, None).await);
+    assert_renewed(&a.keeper.renew(&a.record(), &GtidSet::new(), OPENED).await);
     assert_eq!(a.look().await.master.here().unwrap().owner, after);
 }
 
@@ -494,4 +498,38 @@ async fn without_a_server_the_link_says_what_to_look_at() {
     options.op_timeout = Duration::from_secs(1);
     options.hosts = vec!["no-such-host.invalid:2181".into(), format!("127.0.0.1:{}", server.port)];
     assert!(Link::open(options, clock).connected(PATIENCE).await.is_ok());
+}
+
+/// The failsafe: from sending a smaller P on nobody relies on more; until a holder has opened its record keeps the larger one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p_shrinks_from_sending_on_and_only_once_its_holder_has_opened() {
+    let server = Server::start().await;
+    let mut options = server.options();
+    options.op_timeout = Duration::from_secs(10);
+    let mut a = Agent::new(options, "db1").await;
+    a.writer.prepare().await.unwrap();
+    a.own.claim(&a.record(), false, &mut a.view).await.unwrap();
+    let mut claim = adopt("db1");
+    for op in &mut claim.ops {
+        if let Op::Create(Path::Lease, Record::Lease(lease)) = op {
+            // Taken from a primary that may write on acknowledgements for so long.
+            (lease.opened, lease.proof_ms) = (false, 5000);
+        }
+    }
+    assert_done(&a.keeper.commit(&claim).await);
+    let record = a.record();
+    let proof = |agent: &Agent| agent.keeper.held().borrow().as_ref().map(|held| held.proof).unwrap();
+    let second = Wanted { proof: Some(Duration::from_secs(1)), ..OPENED };
+
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), Wanted { opened: false, ..second }).await);
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), second).await);
+    assert_eq!(a.look().await.lease.record().unwrap().proof_ms, 5000, "it had not opened when that was sent");
+
+    server.freeze();
+    assert!(timeout(Duration::from_millis(50), a.keeper.renew(&record, &GtidSet::new(), second)).await.is_err());
+    assert_eq!(proof(&a), Duration::from_secs(1), "the others may have seen the smaller one");
+    server.thaw();
+    a.until(|view| view.complete && view.lease.record().is_some_and(|lease| lease.proof_ms == 1000)).await;
+    assert_renewed(&a.keeper.renew(&record, &GtidSet::new(), OPENED).await);
+    assert_eq!(a.look().await.lease.record().unwrap().proof_ms, 1000, "not known: it stays");
 }

@@ -1,17 +1,17 @@
 //! Makes the server read-only: by order of the decision loop, or by itself when the lease's end is near.
 //!
-//! This task waits for nobody: it reads the deadline from an atomic that the renewals write, and its connection is
-//! its own and stays open. It is also where every panic of the program ends ([`on_panic`]).
+//! This task waits for nobody: it reads the deadline from atomics that the renewals and, with the failsafe, acknowledged heartbeats
+//! write, and its connection is its own and stays open. It is also where every panic of the program ends ([`on_panic`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
-use super::shared::{Shared, now};
+use super::shared::{Deadline, Shared, now};
 use crate::core::fencing::time_for;
 use crate::core::reason::Reason;
 use crate::core::records::Mode;
@@ -52,8 +52,8 @@ pub struct Fencer {
     pub shared: Shared,
     /// The connection and the ladder.
     pub fence: Fence,
-    /// The end of our lease in nanoseconds, 0 for none.
-    pub deadline: Arc<AtomicU64>,
+    /// Until when the server may take writes.
+    pub deadline: Deadline,
     /// Orders of the decision loop.
     pub orders: mpsc::Receiver<Reason>,
     /// Raised by a panic.
@@ -104,14 +104,14 @@ impl Fencer {
             return;
         }
         let started = now();
-        let until = Some(Moment(self.deadline.load(Ordering::Acquire))).filter(|until| until.0 != 0);
+        let until = self.deadline.get();
         let budget = time_for(self.shared.own.borrow().fencing_budget, until, started);
         warn!(event = "fencing", %reason, "makes the server read-only");
         // Its first rungs are ours, also where it turns out not to be needed.
         self.shared.server.change(|server| server.fence_begins(started));
         // By itself, for the lease's end: needed until the lease is renewed. By order: whatever the lease says.
         let deadline = self.deadline.clone();
-        let needed = || reason != Reason::LeaseLost || deadline.load(Ordering::Acquire) <= until.map_or(0, |at| at.0);
+        let needed = || reason != Reason::LeaseLost || deadline.get() <= until;
         let result = self.fence.run(budget, needed).await;
         self.last = Some(now());
         let ms = now().since(started).as_secs_f64() * 1000.0;
@@ -132,25 +132,24 @@ impl Fencer {
 }
 
 /// How long until the lease's end makes us fence; without a lease for ever.
-fn time_before_fence(shared: &Shared, deadline: &AtomicU64) -> Duration {
-    match deadline.load(Ordering::Acquire) {
-        0 => Duration::MAX,
-        until => (Moment(until) - shared.own.borrow().fencing_budget).until(now()),
+fn time_before_fence(shared: &Shared, deadline: &Deadline) -> Duration {
+    match deadline.get() {
+        None => Duration::MAX,
+        Some(until) => (until - shared.own.borrow().fencing_budget).until(now()),
     }
 }
 
 /// Ends when the server takes writes and the lease is about to end.
-async fn lease_ends(shared: &Shared, deadline: &AtomicU64, last: Option<Moment>) {
+async fn lease_ends(shared: &Shared, deadline: &Deadline, last: Option<Moment>) {
     loop {
-        let until = Moment(deadline.load(Ordering::Acquire));
-        let start = until - shared.own.borrow().fencing_budget;
+        let start = deadline.get().map(|until| until - shared.own.borrow().fencing_budget);
         let rested = last.is_none_or(|last| now().since(last) > REST);
         let writable = shared.server.writable();
-        // A deadline that was taken away (0) is the decision loop's business: it knows who has the role now.
-        if until.0 != 0 && now() >= start && rested && writable {
+        // A deadline that was taken away is the decision loop's business: it knows who has the role now.
+        if start.is_some_and(|start| now() >= start) && rested && writable {
             return;
         }
-        let wait = if until.0 == 0 { LOOK } else { start.until(now()) };
+        let wait = start.map_or(LOOK, |start| start.until(now()));
         sleep(wait.clamp(Duration::from_millis(1), LOOK)).await;
     }
 }

@@ -175,6 +175,9 @@ impl MysqlLane {
                 Ok(done) => {
                     server.failure = None;
                     server.done = Some((kind, now()));
+                    if let MysqlAction::FenceRemote { server_uuid, .. } = &action {
+                        server.fenced_remote = Some((server_uuid.clone(), started));
+                    }
                     if let Done::Diverged { extra } = done {
                         server.errant = extra.clone();
                     } else if matches!(kind, MysqlKind::Follow | MysqlKind::FollowTarget) {

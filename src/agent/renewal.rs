@@ -14,12 +14,13 @@ use super::run::End;
 use super::shared::{Shared, now};
 use crate::cli::exit::Exit;
 use crate::core::records::AgentRecord;
+use crate::core::time::Moment;
 use crate::core::view::Held;
 use crate::core::view::{Ensemble, Session};
 use crate::host::clock;
 use crate::host::lease_file::LeaseFile;
 use crate::host::presence;
-use crate::zookeeper::lease_keeper::{LeaseKeeper, Renewal};
+use crate::zookeeper::lease_keeper::{LeaseKeeper, Renewal, Wanted};
 use crate::zookeeper::name::{Name, NameError};
 use crate::zookeeper::writer::Writer;
 
@@ -114,10 +115,13 @@ impl Renewals {
         let record = self.record();
         self.keep_name(&record).await;
         let decision = self.shared.decision.borrow().clone();
-        let opened = decision.as_ref().is_some_and(|decision| decision.want_opened);
-        let pause = decision.as_ref().and_then(|decision| decision.pause.as_ref());
+        let wanted = decision.as_ref().map_or_else(Wanted::default, |decision| Wanted {
+            opened: decision.want_opened,
+            pause: decision.pause.as_ref(),
+            proof: decision.proof,
+        });
         let watermark = self.shared.watermark.borrow().clone();
-        match self.keeper.renew(&record, &watermark, opened, pause).await {
+        match self.keeper.renew(&record, &watermark, wanted).await {
             Renewal::Renewed { took } => {
                 debug!(ms = took.as_secs_f64() * 1000.0, "lease renewed");
                 false
@@ -156,20 +160,35 @@ impl Renewals {
 /// than before (taken, opened, another epoch) only after it is there, whatever becomes of the file. A renewal of one that
 /// is known goes to them first: a `run_dir` that hangs must not make a renewed lease look as if it ended. A lease that
 /// has not opened allows no writes and stands in the file as none.
+///
+/// With the failsafe the file holds the later of the lease's end and that of the last acknowledged heartbeat.
 pub async fn mirror(
     mut held: watch::Receiver<Option<Held>>,
+    mut acknowledged: watch::Receiver<Option<Moment>>,
     mut file: Option<LeaseFile>,
     on: watch::Sender<Option<Held>>,
 ) {
     let mut complained = false;
-    while held.changed().await.is_ok() {
+    let mut written = None;
+    loop {
+        tokio::select! {
+            // Taken, renewed, given up, lost.
+            changed = held.changed() => if changed.is_err() { return },
+            // A heartbeat was acknowledged, which changes the later end only while the lease is not renewed.
+            Ok(()) = acknowledged.changed() => {
+                let lease = held.borrow().clone();
+                if later_end(lease.as_ref(), *acknowledged.borrow_and_update()) == written {
+                    continue;
+                }
+            }
+        }
         let lease = held.borrow_and_update().clone();
         let known = lease.as_ref().zip(on.borrow().as_ref()).is_some_and(|(new, old)| allows_no_more(new, old));
         if known {
             on.send_replace(lease.clone());
         }
-        let until = lease.as_ref().filter(|held| held.opened).map(|held| held.until);
-        match file.as_mut().map_or(Ok(()), |file| file.write(until)) {
+        written = later_end(lease.as_ref(), *acknowledged.borrow_and_update());
+        match file.as_mut().map_or(Ok(()), |file| file.write(written)) {
             Ok(()) => complained = false,
             Err(error) if !complained => {
                 complained = true;
@@ -181,6 +200,12 @@ pub async fn mirror(
             on.send_replace(lease);
         }
     }
+}
+
+/// Until when the server may take writes; none without a lease that has opened.
+fn later_end(lease: Option<&Held>, acknowledged: Option<Moment>) -> Option<Moment> {
+    let until = lease.filter(|held| held.opened)?.until;
+    Some(acknowledged.map_or(until, |acknowledged| until.max(acknowledged)))
 }
 
 fn allows_no_more(new: &Held, old: &Held) -> bool {
@@ -213,11 +238,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::core::time::Moment;
     use crate::host::lease_file;
 
     fn held(until: u64, opened: bool) -> Option<Held> {
-        Some(Held { epoch: 1, until: Moment(until), opened, inherited: false })
+        Some(Held { epoch: 1, until: Moment(until), opened, inherited: false, proof: Duration::ZERO })
     }
 
     /// Interleaving 6 of the guard: whoever sees the lease here finds it in the file.
@@ -228,7 +252,7 @@ mod tests {
         let file = LeaseFile::open(&path, "boot", "agent").unwrap();
         let (leases, from) = watch::channel(None);
         let (on, mut passed) = watch::channel(None);
-        tokio::spawn(mirror(from, Some(file), on));
+        tokio::spawn(mirror(from, watch::channel(None).1, Some(file), on));
         for (lease, expected) in [(held(5, false), None), (held(5, true), Some(Moment(5))), (None, None)] {
             leases.send_replace(lease.clone());
             passed.changed().await.unwrap();
@@ -236,6 +260,35 @@ mod tests {
             let state = lease_file::read(&path).unwrap().unwrap().unwrap();
             assert_eq!(state.until, expected, "{lease:?}");
         }
+    }
+
+    /// The guard must see what the fencing task sees: the later end, and nothing without a lease.
+    #[tokio::test]
+    async fn the_file_holds_the_later_end_of_lease_and_acknowledgements() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lease");
+        let file = LeaseFile::open(&path, "boot", "agent").unwrap();
+        let (leases, from) = watch::channel(None);
+        let (acknowledgements, acknowledged) = watch::channel(None);
+        let (on, mut passed) = watch::channel(None);
+        tokio::spawn(mirror(from, acknowledged, Some(file), on));
+        let said = || lease_file::read(&path).unwrap().unwrap().unwrap().until;
+        leases.send_replace(held(5, true));
+        passed.changed().await.unwrap();
+        assert_eq!(said(), Some(Moment(5)));
+        for (acknowledged, expected) in [(Some(9), 9), (Some(12), 12), (None, 5)] {
+            acknowledgements.send_replace(acknowledged.map(Moment));
+            passed.changed().await.unwrap();
+            assert_eq!(said(), Some(Moment(expected)));
+        }
+        acknowledgements.send_replace(Some(Moment(20)));
+        passed.changed().await.unwrap();
+        leases.send_replace(held(15, true));
+        passed.changed().await.unwrap();
+        assert_eq!(said(), Some(Moment(20)), "a renewal takes nothing away");
+        leases.send_replace(None);
+        passed.changed().await.unwrap();
+        assert_eq!(said(), None, "without a lease acknowledgements prolong nothing");
     }
 
     #[tokio::test]
@@ -247,7 +300,7 @@ mod tests {
         std::fs::write(folder.path().join("run"), "in the way").unwrap();
         let (leases, from) = watch::channel(None);
         let (on, mut passed) = watch::channel(None);
-        tokio::spawn(mirror(from, Some(file), on));
+        tokio::spawn(mirror(from, watch::channel(None).1, Some(file), on));
         for lease in [held(5, true), held(6, true), None] {
             leases.send_replace(lease.clone());
             tokio::time::timeout(Duration::from_secs(30), passed.changed()).await.unwrap().unwrap();

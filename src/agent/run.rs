@@ -1,6 +1,7 @@
 //! Start-up, the tasks, the orderly stop.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
@@ -12,7 +13,7 @@ use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::note::{self, Note};
 use super::reload::reloads;
 use super::renewal::{Renewals, look_for_guard, mirror};
-use super::shared::{Busy, GuardsFile, ServerCell, Shared, now};
+use super::shared::{Busy, Deadline, GuardsFile, ServerCell, Shared, now};
 use super::turn::Turn;
 use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
@@ -130,6 +131,8 @@ fn configured(config: &Config, life: Life) -> Own {
         fencing_budget: config.fencing.budget,
         kill_connections: config.fencing.kill_connections,
         heartbeat_interval: config.heartbeat.interval,
+        heartbeat_timeout: config.heartbeat.timeout,
+        failsafe: config.failover.failsafe,
         degrade: Policy {
             period: config.degrade.check_period.unwrap_or(config.heartbeat.interval),
             times: config.degrade.allow_times,
@@ -237,18 +240,20 @@ impl Start {
         let (notes, noted) = mpsc::channel(64);
         let (fatal, mut ended) = mpsc::channel::<End>(4);
 
+        let deadline = Deadline::new(keeper.until());
         let mysqld = watcher::watch_process(&config);
         let fencer = Fencer {
             shared: shared.clone(),
             fence: watcher::fence(&config, mysqld.clone()),
-            deadline: keeper.until(),
+            deadline: deadline.clone(),
             orders: ordered,
             panic,
             last: None,
         };
         let fenced = tokio::spawn(fencer.run());
         let (mirrored, held) = watch::channel(None);
-        tokio::spawn(mirror(keeper.held(), lease_file, mirrored));
+        let (acknowledged, acknowledgements) = watch::channel(None);
+        tokio::spawn(mirror(keeper.held(), acknowledgements, lease_file, mirrored));
         let (guards, guard) = watch::channel(None);
         tokio::spawn(look_for_guard(guard_path, guards));
         tokio::spawn(watch_timing(link, config.clone(), fatal.clone()));
@@ -284,6 +289,8 @@ impl Start {
             ensemble: viewer.view(),
             held,
             inherited,
+            deadline,
+            acknowledged,
             decisions,
             zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer, refused: Arc::default() },
             mysql,
@@ -334,7 +341,7 @@ fn inherited_lease(path: &std::path::Path, boot_id: &str) -> Option<Held> {
     };
     let until = state.until.filter(|until| state.boot_id == boot_id && *until > now())?;
     // The epoch is not in the file; the core compares it only where `topology` is known, and by then asks `master`.
-    Some(Held { epoch: 0, until, opened: true, inherited: true })
+    Some(Held { epoch: 0, until, opened: true, inherited: true, proof: Duration::ZERO })
 }
 
 /// Checks the inequality of the timing with what the ensemble granted, at the start and after every reconnection.

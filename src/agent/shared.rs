@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{Mutex, Notify, watch};
 
@@ -11,6 +11,7 @@ use crate::core::fenced::{Told, Word};
 use crate::core::gtid::GtidSet;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
+use crate::core::time::Moment;
 use crate::core::view::{Own, Server, ServerFacts};
 use crate::host::beside::Beside;
 use crate::host::{clock, presence};
@@ -110,6 +111,36 @@ pub struct Shared {
     pub guard: GuardsFile,
 }
 
+/// Until when our server may take writes, for those who must wait for nobody: the lease's end or, with the failsafe, that of the
+/// last acknowledged heartbeat, whichever is later. Without a lease acknowledgements prolong nothing.
+#[derive(Debug, Clone)]
+pub struct Deadline {
+    /// The lease's end in nanoseconds, 0 for none; written by the renewals.
+    lease: Arc<AtomicU64>,
+    /// The same of acknowledgements; written by the decision loop.
+    acknowledged: Arc<AtomicU64>,
+}
+
+impl Deadline {
+    /// With the lease as the renewals write it.
+    #[must_use]
+    pub fn new(lease: Arc<AtomicU64>) -> Self {
+        Self { lease, acknowledged: Arc::default() }
+    }
+
+    /// The later end; none without a lease.
+    #[must_use]
+    pub fn get(&self) -> Option<Moment> {
+        let lease = self.lease.load(Ordering::Acquire);
+        (lease != 0).then(|| Moment(lease.max(self.acknowledged.load(Ordering::Acquire))))
+    }
+
+    /// What acknowledgements allow from now on.
+    pub fn acknowledged(&self, until: Option<Moment>) {
+        self.acknowledged.store(until.map_or(0, |until| until.0), Ordering::Release);
+    }
+}
+
 /// The guard's own file, as the agent reads it.
 #[derive(Debug, Clone)]
 pub struct GuardsFile {
@@ -174,6 +205,24 @@ impl Drop for Taken {
 
 /// Now, on the clock that decisions use.
 #[must_use]
-pub fn now() -> crate::core::time::Moment {
+pub fn now() -> Moment {
     clock::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deadline_is_the_later_end_and_none_without_a_lease() {
+        let lease = Arc::new(AtomicU64::new(0));
+        let deadline = Deadline::new(lease.clone());
+        deadline.acknowledged(Some(Moment(9)));
+        assert_eq!(deadline.get(), None);
+        for (until, acknowledged, expected) in [(5, Some(9), 9), (12, Some(9), 12), (5, None, 5)] {
+            lease.store(until, Ordering::Release);
+            deadline.acknowledged(acknowledged.map(Moment));
+            assert_eq!(deadline.get(), Some(Moment(expected)));
+        }
+    }
 }

@@ -10,13 +10,14 @@ use tracing::{info, warn};
 use super::kept::keep_opened_epoch;
 use super::lanes::{MysqlLane, ZookeeperLane, is_note};
 use super::note::Kept;
-use super::shared::{Shared, now};
+use super::shared::{Deadline, Shared, now};
 use crate::core::action::{Action, Write};
 use crate::core::memory::Memory;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
 use crate::core::records::Mode;
 use crate::core::table::step;
+use crate::core::time::Moment;
 use crate::core::view::{Ensemble, Held, View};
 use crate::host::clock;
 use crate::host::notify::Notifier;
@@ -38,6 +39,10 @@ pub struct Turn {
     pub held: watch::Receiver<Option<Held>>,
     /// The lease that a predecessor's file told of, until a transaction confirms or replaces it.
     pub inherited: Option<Held>,
+    /// What acknowledgements allow, for the fencing task.
+    pub deadline: Deadline,
+    /// The same for the file that the guard reads.
+    pub acknowledged: watch::Sender<Option<Moment>>,
     /// Where decisions go.
     pub decisions: watch::Sender<Option<Arc<Decision>>>,
     /// Writes to ZooKeeper.
@@ -84,6 +89,7 @@ impl Turn {
             if let Some(seen) = memory.opened_epoch.as_ref().filter(|seen| keeps && epoch.as_ref() != Some(*seen)) {
                 keep_opened_epoch(&self.epoch_note, &view.own.boot_id, seen);
             }
+            self.extend(decision.acknowledged_until);
             if let Some(refusal) = self.dispatch(&decision) {
                 return refusal;
             }
@@ -119,6 +125,12 @@ impl Turn {
             held: held.or_else(|| self.inherited.clone()),
             wall: clock::wall(),
         }
+    }
+
+    /// A heartbeat was acknowledged, or counts no more.
+    fn extend(&self, until: Option<Moment>) {
+        self.deadline.acknowledged(until);
+        self.acknowledged.send_if_modified(|before| std::mem::replace(before, until) != until);
     }
 
     /// Hands the actions to their lanes; a refusal ends the loop.

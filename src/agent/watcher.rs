@@ -230,7 +230,7 @@ impl Watcher {
             }
         };
         if let Some(heartbeat) = &tried.heartbeat {
-            self.watermarks.send_replace(heartbeat.1.clone());
+            self.watermarks.send_replace(heartbeat.executed.clone());
         }
         // The guard may have fenced it while we were frozen or cut off: without this a read-only of ours would count as set by
         // hand, and nobody would open the server again.

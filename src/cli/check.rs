@@ -11,6 +11,8 @@ use crate::agent::run::own_target;
 use crate::config::Config;
 use crate::core::records::{DurabilityMode, Terms};
 use crate::core::view::{Ensemble, Node, ServerFacts, Session};
+use crate::host::clock;
+use crate::host::lease_file::{self, LeaseFile, LeaseState};
 use crate::host::presence;
 use crate::mysql::connect::{Line, Row, Target};
 use crate::mysql::facts::{self, Reading};
@@ -419,6 +421,7 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
         Ok(tree) => tree,
         Err((exit, text)) => {
             report.must("zookeeper", false, text, "start ZooKeeper, or mend zookeeper.hosts");
+            without_zookeeper(config, report);
             report.unreachable = Some(exit);
             return;
         }
@@ -438,6 +441,7 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
             |fault| fault.what(),
         );
         report.must("timing", fault.is_none(), found, fault.map(|fault| fault.mend()).unwrap_or_default());
+        failsafe(config, report, granted);
     }
     if let Some(facts) = facts {
         unique(config, report, &ensemble, facts);
@@ -468,6 +472,42 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
     } else {
         report.should("topology", false, "the replica set is not adopted yet", "start the agents: they adopt it");
     }
+}
+
+/// Without ZooKeeper the lease file alone tells until when this host's server may take writes.
+fn without_zookeeper(config: &Config, report: &mut Report) {
+    let path = LeaseFile::path_in(&config.run_dir, &config.cluster, &config.name);
+    let state = lease_file::read(&path).ok().flatten().and_then(Result::ok);
+    let same_boot = |state: &LeaseState| clock::boot_id().is_ok_and(|boot_id| boot_id == state.boot_id);
+    let until = state.filter(same_boot).and_then(|state| state.until).filter(|until| *until > clock::now());
+    if let Some(until) = until {
+        let left = until.until(clock::now()).as_secs_f64();
+        let found = format!(
+            "this host's server may take writes for {left:.1} s more; with failover.failsafe each heartbeat that replicas acknowledge \
+             moves that on"
+        );
+        report.should("failsafe", true, found, "");
+    }
+}
+
+/// Whether a primary of this file can write on while the whole ensemble is lost.
+fn failsafe(config: &Config, report: &mut Report, granted: Duration) {
+    if !config.failover.failsafe || config.failover.durability != DurabilityMode::Lossless {
+        return;
+    }
+    let found = match config.proof_length(granted) {
+        Some(length) => format!(
+            "without ZooKeeper an acknowledged heartbeat lets the primary write for {:.2} s more",
+            length.as_secs_f64()
+        ),
+        None => format!(
+            "no failsafe: heartbeat.interval + 2 × heartbeat.timeout + fencing.budget do not fit into {:.2} s",
+            granted.as_secs_f64()
+        ),
+    };
+    let mend =
+        "lower heartbeat.interval or heartbeat.timeout; until then an outage of ZooKeeper makes the primary read-only";
+    report.should("failsafe", config.proof_length(granted).is_some(), found, mend);
 }
 
 /// `server_uuid` and `server_id` within the cluster.

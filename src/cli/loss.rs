@@ -90,6 +90,7 @@ fn vote(agent: &AgentRecord) -> Option<Seen<Vote>> {
         topology_version: 0,
         incarnation: String::new(),
         frozen: true,
+        frozen_ms: 0,
     };
     Some(Seen { record, version: 0, owner: 0, created: 0, first_seen: Moment(0) })
 }

@@ -55,7 +55,6 @@ pub const NOT_YET_IN_FORCE: &[&str] = &[
     "mysql.tls.cert_file",
     "mysql.tls.key_file",
     "mysql.service_unit",
-    "failover.failsafe",
     "fencing.command",
     "rejoin.policy",
     "rejoin.rewind",

@@ -34,7 +34,7 @@ pub use address::{AddressFault, HostPort};
 pub use fault::{Fault, Faults};
 pub use secret::{Secret, SecretOrigin};
 
-use crate::core::timing::Timing;
+use crate::core::timing::{self, Timing};
 use document::{Document, Node};
 use keys::{Fallback, KEYS, Key, OnReload};
 use reader::{Reader, Values};
@@ -146,6 +146,13 @@ impl Config {
             op_timeout: self.zookeeper.op_timeout,
             fencing_budget: self.fencing.budget,
         }
+    }
+
+    /// P, with T as `granted`: how long an acknowledged heartbeat lets a primary write that has lost ZooKeeper. None where none
+    /// fits.
+    #[must_use]
+    pub fn proof_length(&self, granted: Duration) -> Option<Duration> {
+        timing::proof_length(granted, self.heartbeat.interval, self.heartbeat.timeout, self.fencing.budget)
     }
 
     /// Everything in force as YAML, defaults included. A secret in the file is shown as `***`; one from elsewhere as

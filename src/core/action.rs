@@ -107,6 +107,16 @@ pub enum MysqlAction {
         server_uuid: String,
         /// How long it may take.
         limit: Duration,
+        /// Its replicas still acknowledge: commits in flight get half of the limit to end by themselves.
+        acknowledged: bool,
+    },
+    /// Look whether somebody accepts connections at `address`; nobody is a failure. Not whether the server is well: a login that
+    /// hangs under waiting commits (interleaving 16) is no dead host.
+    Reach {
+        /// `host:port`.
+        address: String,
+        /// How long that may take.
+        limit: Duration,
     },
     /// Begin a new binary log file where the present one is long: whoever starts to follow reads it from its start.
     FlushBinaryLog,
@@ -135,6 +145,7 @@ pub enum MysqlKind {
     Open,
     Close,
     FenceRemote,
+    Reach,
     FlushBinaryLog,
     PersistReadOnly,
     CreateHeartbeatTable,
@@ -159,6 +170,7 @@ impl MysqlAction {
             Self::Open { .. } => MysqlKind::Open,
             Self::Close { .. } => MysqlKind::Close,
             Self::FenceRemote { .. } => MysqlKind::FenceRemote,
+            Self::Reach { .. } => MysqlKind::Reach,
             Self::FlushBinaryLog => MysqlKind::FlushBinaryLog,
             Self::PersistReadOnly => MysqlKind::PersistReadOnly,
             Self::CreateHeartbeatTable => MysqlKind::CreateHeartbeatTable,
@@ -183,6 +195,8 @@ pub enum Purpose {
     Adopt,
     /// Nodes of our own dead predecessor made ours; the lease goes on.
     TakeOver,
+    /// `master` made anew by the primary of the present epoch that has gone on writing without ZooKeeper.
+    TakeBack,
     /// A lock in the race.
     Vote,
     /// Our lock removed.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::failsafe;
 use super::memory::Memory;
 use super::records::{AgentRecord, Lease, Master, Member, Topology};
 use super::time::Moment;
@@ -112,9 +113,15 @@ impl<'a> Case<'a> {
         self.view.held.as_ref().filter(|held| self.now + self.view.own.fencing_budget < held.until)
     }
 
-    /// Whether our server may take writes at this moment.
+    /// Whether our server may take writes at this moment: under its lease, or because its replicas acknowledge (promise 7).
     #[must_use]
     pub fn may_write(&self) -> bool {
+        self.leased() || failsafe::until(self).is_some_and(|until| self.now + self.view.own.fencing_budget < until)
+    }
+
+    /// Whether it may do so under its lease alone.
+    #[must_use]
+    pub fn leased(&self) -> bool {
         self.lease().is_some_and(|held| {
             // An inherited lease does not know its epoch; that nobody else holds `master` is asked instead.
             let epoch_ours = |epoch: u64| {

@@ -85,6 +85,23 @@ pub fn handed_over(topology: &Topology, case: &Case<'_>, handover: Handover) -> 
     next
 }
 
+/// The primary of the present epoch holds `master` again; members, S and floor stay as they are until its lease holds.
+#[must_use]
+pub fn taken_back(topology: &Topology, case: &Case<'_>) -> Topology {
+    let mut next = topology.clone();
+    if next.primary.is_none() {
+        next.since = case.view.wall.clone();
+        next.reason = Reason::Failsafe;
+    }
+    next.primary = Some(case.me().to_owned());
+    next.last_writer = next.primary.clone();
+    next.handover = None;
+    if let Some(own) = next.members.get_mut(case.me()) {
+        own.state = MemberState::ReadWrite;
+    }
+    next
+}
+
 /// We hold `master` of the next epoch and do not take writes yet. The last writer stays: until we open, the old
 /// one may still be the only server with all writes (interleaving 13). The lease that names it is replaced by the same
 /// transaction, so `topology` takes it over here.

@@ -124,6 +124,7 @@ mod tests {
             topology_version: version,
             incarnation: "life".into(),
             frozen: true,
+            frozen_ms: 0,
         };
         Seen { record, version: 0, owner: 1, created: 1, first_seen: Moment(0) }
     }

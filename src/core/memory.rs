@@ -49,6 +49,12 @@ pub struct Memory {
     pub restored_over: Option<i32>,
     /// When what this replica has received was last seen to grow.
     pub growth: Growth,
+    /// Since when nothing can be received here, by our own doing.
+    pub frozen: Frozen,
+    /// The primary that renews no more, as looked at before its lease ends.
+    pub early: Option<Early>,
+    /// Since when this primary has been writing on acknowledgements alone; none once its lease holds again.
+    pub on_acknowledgements: Option<Moment>,
     /// The present epoch as it was first seen opened: `failover.cooldown` counts from it.
     pub opened_epoch: Option<OpenedEpoch>,
     /// The pause that our lease is to carry.
@@ -92,6 +98,27 @@ pub struct Setting {
     pub since: Option<Moment>,
 }
 
+/// Since when the IO thread has certainly been stopped: from the first [`super::action::MysqlAction::StopIo`] that came to its
+/// end after the last action that may have started it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Frozen {
+    /// Since when, and in which life of the server.
+    pub since: Option<(Moment, String)>,
+    /// When an action that may start it was asked for last. What ended before says nothing.
+    pub thawed: Option<Moment>,
+}
+
+/// A lease that is not renewed: whether its holder's server still answers us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Early {
+    /// The version of `lease` that has been standing there.
+    pub lease: i32,
+    /// When its holder's server was to be reached last.
+    pub asked: Moment,
+    /// It did not answer: nothing is received from it any more under this lease.
+    pub silent: bool,
+}
+
 /// A pause that the lease carries from the next renewal on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PauseTerm {
@@ -126,6 +153,8 @@ pub struct Race {
     pub proven: bool,
     /// It went to the end of the queue once.
     pub requeued: bool,
+    /// When the old primary was to be made read-only over the network before this agent freezes.
+    pub closing: Option<Moment>,
 }
 
 /// A claim that was asked for. The transaction names the exact version of `lease` it replaces, so if it succeeds,
@@ -134,8 +163,10 @@ pub struct Race {
 pub struct Claim {
     /// When it was asked for.
     pub at: Moment,
-    /// Until when the replaced lease may be in use; past for a released one.
+    /// Until when its holder may take writes, by the lease or by acknowledgements; past for a released one.
     pub wait_until: Moment,
+    /// Until when the replaced lease itself may be in use: from then on that holder can open nothing any more.
+    pub lease_over: Moment,
 }
 
 /// A promotion under way or just finished.
@@ -153,6 +184,8 @@ pub struct Promotion {
     pub expected: GtidSet,
     /// The server stays read-only until then.
     pub wait_until: Moment,
+    /// When the replaced lease is over. What is left of the wait then is for acknowledgements.
+    pub lease_over: Moment,
     /// The end of the last finished phase.
     pub last: Moment,
     /// Durations so far.

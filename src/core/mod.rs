@@ -11,6 +11,7 @@ pub mod changes;
 pub mod consent;
 pub mod degrade;
 pub mod election;
+pub mod failsafe;
 pub mod fenced;
 pub mod fencing;
 pub mod gtid;

@@ -11,6 +11,7 @@
 //! enough to keep the others from being promoted automatically: observe with all agents, or with none.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::action::{Action, MysqlAction};
 use super::case::Case;
@@ -40,7 +41,16 @@ fn only_said(mut decision: Decision) -> Decision {
     decision.outcome.detail = format!("observes only; would do: {said} ({})", decision.outcome.detail);
     // What is not done brings no next step.
     decision.outcome.urgent = false;
-    Decision { heartbeat_write: false, want_opened: false, may_acknowledge: false, pause: None, epoch: 0, ..decision }
+    Decision {
+        heartbeat_write: false,
+        want_opened: false,
+        may_acknowledge: false,
+        pause: None,
+        proof: None,
+        acknowledged_until: None,
+        epoch: 0,
+        ..decision
+    }
 }
 
 fn in_words(action: &Action) -> String {
@@ -91,7 +101,13 @@ fn assumed(memory: &mut Memory, view: &View, now: Moment) -> Option<View> {
         };
         next.ensemble.master = Node::Here(seen(master, owner, now));
         let until = now + view.own.cooldown.max(view.own.fencing_budget * 4);
-        next.held = mine.then_some(Held { epoch: topology.epoch, until, opened: true, inherited: false });
+        next.held = mine.then_some(Held {
+            epoch: topology.epoch,
+            until,
+            opened: true,
+            inherited: false,
+            proof: Duration::ZERO,
+        });
     } else {
         topology.primary = None;
         topology.reason = Reason::MysqlDown;

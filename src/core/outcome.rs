@@ -1,9 +1,12 @@
 //! What a step decides.
 
+use std::time::Duration;
+
 use super::action::{Action, MysqlAction, Op, Purpose, Write};
 use super::memory::PauseTerm;
 use super::reason::Reason;
 use super::records::Role;
+use super::time::Moment;
 
 /// The result of a row.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,4 +74,8 @@ pub struct Decision {
     pub may_acknowledge: bool,
     /// The pause that the lease record is to carry.
     pub pause: Option<PauseTerm>,
+    /// P as the lease record is to carry it; none: not known at this moment, it stays.
+    pub proof: Option<Duration>,
+    /// Until when acknowledgements let our server take writes, whatever becomes of the lease: the later of both counts.
+    pub acknowledged_until: Option<Moment>,
 }

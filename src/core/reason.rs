@@ -69,6 +69,10 @@ reasons! {
     Following = "following",
     /// No session with ZooKeeper.
     NoZookeeper = "no_zookeeper",
+    /// ZooKeeper cannot be used; takes writes as long as replicas acknowledge them (`failover.failsafe`).
+    Failsafe = "failsafe",
+    /// The primary renews its lease no more and its server does not answer: receives nothing from it any more.
+    FrozenEarly = "frozen_early",
     /// A record in ZooKeeper cannot be read.
     UnreadableRecord = "unreadable_record",
     /// No `topology` yet; waits for the primary's agent.
@@ -167,6 +171,7 @@ impl Reason {
                 | Self::Forced
                 | Self::FencedByHand
                 | Self::ReadOnlyByHand
+                | Self::Failsafe
         )
     }
 }

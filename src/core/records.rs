@@ -87,6 +87,10 @@ impl Mode {
     }
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -229,6 +233,11 @@ pub struct Lease {
     /// T: how long the others wait after they first saw this version. While paused it is what is left of the pause, if
     /// that is longer. Unit: milliseconds.
     pub ttl_ms: u64,
+    /// P: how long after a heartbeat that members of S acknowledged the holder may go on writing without renewing this
+    /// (`failover.failsafe`); whoever replaces it waits as long after its quorum was frozen. 0: no longer than the lease.
+    /// Unit: milliseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub proof_ms: u64,
     /// Whether the holder has made its server writable (or is about to).
     pub opened: bool,
     /// What the primary has certainly executed *and* had acknowledged; a candidate lacking any of it has lost writes.
@@ -285,6 +294,9 @@ pub struct Vote {
     pub incarnation: String,
     /// Whether its IO thread is stopped and so nothing more can be acknowledged by it.
     pub frozen: bool,
+    /// For how long it had been so already when this was written, on its member's own clock. Unit: milliseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frozen_ms: u64,
 }
 
 /// One server as its agent saw it last, in `agents/<name>`.

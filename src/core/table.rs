@@ -5,12 +5,13 @@
 use super::action::{Action, MysqlAction};
 use super::case::Case;
 use super::consent;
+use super::failsafe;
 use super::memory::Memory;
 use super::observe;
 use super::outcome::{Decision, Outcome};
 use super::reason::Reason;
 use super::records::{Mode, Role};
-use super::rows::{adoption, durability, operator, primary, race, replica, safety, switchover, terms};
+use super::rows::{adoption, durability, operator, outage, primary, race, replica, safety, switchover, terms};
 use super::time::Moment;
 use super::view::View;
 
@@ -40,6 +41,7 @@ pub static TABLE: &[Row] = &[
     row("A2", "not adopted, two writable servers: refuse", adoption::two_writable),
     row("A3", "not adopted, ours is writable: adopt, or say what is missing", adoption::adopt),
     row("A4", "not adopted, ours is read-only: wait", adoption::wait_for_adoption),
+    row("P12", "primary on acknowledgements, ZooKeeper is back: master is made anew", outage::take_back),
     row("P1", "our dead predecessor's nodes: take the role over", primary::take_over),
     row("O1", "paused, our node master is gone: make it anew", operator::take_again),
     row("P2", "primary, mysqld has exited: release", primary::mysqld_exited),
@@ -76,6 +78,7 @@ pub static TABLE: &[Row] = &[
     row("R6", "no primary, unfit: take no part", race::unfit),
     row("O6", "no primary, not to be promoted now, nobody leads: wait unfrozen", operator::not_told),
     row("O8", "to lead by hand past a paused lease: prove the old primary read-only", operator::prove_fenced),
+    row("R15", "no primary, its server may still write: make it read-only over the network first", outage::close_first),
     row("R7", "no primary: stop the IO thread", race::freeze),
     row("R8", "no primary: vote", race::vote),
     row("R9", "no primary, another leads: wait, and apply what was received", race::another_leads),
@@ -86,6 +89,7 @@ pub static TABLE: &[Row] = &[
     row("R14", "leads with everything: claim", race::win),
     row("F1", "another is primary: withdraw our lock", replica::withdraw),
     row("F2", "replica, server does not answer: wait", replica::unhealthy),
+    row("F10", "the primary neither renews nor answers: stop the IO thread early", outage::freeze_early),
     row("F3", "no member: say how to join", replica::stranger),
     row("F4", "replica with transactions of its own: stay out", replica::diverged),
     row("F5", "replica not replicating from the primary: re-point", replica::repoint),
@@ -111,10 +115,12 @@ pub(super) fn decide(memory: &mut Memory, view: &View, now: Moment) -> Decision 
     if let Some((facts, at)) = &view.server.facts {
         memory.growth.note(|| facts.received(), *at);
     }
+    failsafe::note(&case, memory);
     let (row, outcome) = TABLE
         .iter()
         .find_map(|row| Some((row.id, (row.decide)(&case, memory)?)))
         .unwrap_or_else(|| ("none", Outcome::wait(Role::Unknown, Reason::Starting, "nothing decided")));
+    failsafe::note_decided(&case, memory, &outcome);
     let closing = memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some());
     // The keeper never takes `opened` back within a hold, so a decision from before the hold does no harm here.
     let waited = (matches!(row, "P6" | "P7") && outcome.reason == Reason::Opening)
@@ -126,6 +132,8 @@ pub(super) fn decide(memory: &mut Memory, view: &View, now: Moment) -> Decision 
         want_opened: waited,
         may_acknowledge: durability::may(&case),
         pause,
+        proof: case.connected().map(|_| failsafe::length(&case)),
+        acknowledged_until: failsafe::until(&case),
         outcome,
     };
     assert_safe(&case, &decision);
@@ -143,5 +151,8 @@ fn assert_safe(case: &Case<'_>, decision: &Decision) {
             );
         }
     }
-    assert!(!decision.heartbeat_write || case.may_write(), "invariant: the heartbeat is written under a lease alone");
+    assert!(
+        !decision.heartbeat_write || case.may_write(),
+        "invariant: the heartbeat is written by a server that may take writes"
+    );
 }

@@ -31,6 +31,30 @@ pub fn lease_length(session_timeout: Duration) -> Duration {
     session_timeout.saturating_sub(drift(session_timeout))
 }
 
+/// P: how long a heartbeat that was acknowledged lets a primary write on that has lost ZooKeeper (`failover.failsafe`, see
+/// [`super::failsafe`]), and how long a winner waits after its quorum was frozen. None where none fits into T: then there is no
+/// failsafe.
+///
+/// A healthy primary must have its next proof before it fences for want of it: one interval, the reading of the server and the
+/// heartbeat at their limits, the budget, the drift. Up to a third more where half of T allows it, so that one slow
+/// heartbeat costs nothing. Never more than T: ensemble and replicas gone, the server is read-only within the session timeout.
+#[must_use]
+pub fn proof_length(
+    session_timeout: Duration,
+    heartbeat_interval: Duration,
+    heartbeat_timeout: Duration,
+    fencing_budget: Duration,
+) -> Option<Duration> {
+    let needed = heartbeat_interval.saturating_add(heartbeat_timeout.saturating_mul(2)).saturating_add(fencing_budget);
+    // needed + P / 50 ≤ P, in whole hundredths of a second.
+    let step = Duration::from_millis(10);
+    let steps = (needed.saturating_mul(50) / 49).as_nanos().div_ceil(step.as_nanos());
+    let least = step.saturating_mul(u32::try_from(steps).ok()?);
+    let wished = (least.saturating_mul(4) / 3).min(session_timeout / 2);
+    let length = Duration::from_millis(u64::try_from(least.max(wished).as_millis()).unwrap_or(u64::MAX));
+    (length <= session_timeout).then_some(length)
+}
+
 /// The latest moment of our clock at which the holder can have sent `lease`: waiting out a lease counts from it.
 ///
 /// While we watch, that is when we saw it: a version is seen a network's delay after it was sent. After a break of our own
@@ -227,6 +251,7 @@ mod tests {
             epoch: 1,
             sequence: 1,
             ttl_ms: 3000,
+            proof_ms: 0,
             opened: true,
             watermark: Default::default(),
             released: false,
@@ -277,6 +302,23 @@ mod tests {
             let held_true = (ms(distance) + lease_length(t)).0 as f64;
             assert!(waited_true >= held_true, "{distance}: {waited_true} < {held_true}");
         }
+    }
+
+    #[test]
+    fn a_proof_outlasts_a_heartbeat_at_its_limit_and_never_the_session() {
+        let ms = Duration::from_millis;
+        let length = |t, interval, timeout, budget| proof_length(ms(t), ms(interval), ms(timeout), ms(budget));
+        assert_eq!(length(10_000, 1000, 1000, 1000), Some(ms(5000)), "the defaults");
+        assert_eq!(length(3000, 500, 500, 500), Some(ms(2050)), "a short session: no more than is needed");
+        assert_eq!(length(60_000, 1000, 1000, 1000), Some(ms(5453)), "a long one: a third more, not more");
+        assert_eq!(length(3000, 1000, 1000, 1000), None, "does not fit");
+        for (t, interval, timeout, budget) in
+            [(10_000, 1000, 1000, 1000), (3000, 500, 500, 500), (9000, 900, 2000, 700)]
+        {
+            let proof = length(t, interval, timeout, budget).unwrap();
+            assert!(ms(interval + 2 * timeout + budget) + drift(proof) <= proof && proof <= ms(t), "{t}");
+        }
+        assert_eq!(proof_length(Duration::MAX, Duration::MAX, Duration::MAX, Duration::MAX), None);
     }
 
     #[test]

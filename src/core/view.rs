@@ -72,6 +72,10 @@ pub struct Own {
     pub kill_connections: bool,
     /// `heartbeat.interval`.
     pub heartbeat_interval: Duration,
+    /// `heartbeat.timeout`.
+    pub heartbeat_timeout: Duration,
+    /// `failover.failsafe`.
+    pub failsafe: bool,
     /// `degrade.*`.
     pub degrade: Policy,
     /// This server was under our care before (a marker in `state_dir`): writable without a lease is then a fault
@@ -209,8 +213,8 @@ pub struct Server {
     pub fenced_at: Option<Moment>,
     /// When a fence was lifted last: the server was opened, made a replica, or seen to take writes.
     pub lifted: Option<Moment>,
-    /// The last heartbeat that came back: when it was sent, and what had been executed before. In `lossless` it was acknowledged.
-    pub heartbeat: Option<(Moment, GtidSet)>,
+    /// The last heartbeat that came back. In `lossless` it was acknowledged.
+    pub heartbeat: Option<Heartbeat>,
     /// When the heartbeat was sent that waits for its acknowledgement still; none where none does.
     pub unacknowledged: Option<Moment>,
     /// Fenced by hand: the marker of the verb `fence` stands in `state_dir`.
@@ -219,6 +223,22 @@ pub struct Server {
     pub done: Option<(MysqlKind, Moment)>,
     /// The last action on MySQL that failed, until one succeeds.
     pub failure: Option<Failure>,
+    /// The last fence over the network that succeeded: which server is proven read-only, and when that action was *begun*.
+    pub fenced_remote: Option<(String, Moment)>,
+}
+
+/// A heartbeat that has come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// When its commit was about to be sent. What its acknowledgement proves, it proves of this moment.
+    pub sent: Moment,
+    /// What had been executed before (interleaving 17): acknowledged with it.
+    pub executed: GtidSet,
+    /// The epoch it was written for.
+    pub epoch: u64,
+    /// How many acknowledgements it has waited for: semi-sync waited for so many, whatever came, both before it was sent
+    /// and after it had returned (interleaving 9). None where that is not known.
+    pub acknowledged_by: Option<u32>,
 }
 
 /// An action on MySQL that failed.
@@ -350,6 +370,12 @@ impl SemiSync {
         self.waits_for(count) && !self.waits_for(count.saturating_add(1))
     }
 
+    /// How many acknowledgements every commit waits for, whatever comes; none where one may return without.
+    #[must_use]
+    pub fn waits_for_any(&self) -> Option<u32> {
+        self.source.filter(|source| source.on && source.strict).map(|source| source.count)
+    }
+
     /// Whether this server may acknowledge, now or after a start of its IO thread.
     #[must_use]
     pub fn may_acknowledge(&self) -> bool {
@@ -417,4 +443,6 @@ pub struct Held {
     pub opened: bool,
     /// Read from the file our predecessor left; no transaction of this process has confirmed it yet.
     pub inherited: bool,
+    /// P as the others know it from our record, acknowledged by the ensemble: zero, and nothing may rely on acknowledgements.
+    pub proof: Duration,
 }

@@ -63,6 +63,8 @@
 //! 17. **The guard is killed or stopped.** Nothing happens: it holds nothing that others need. The agent says that it
 //!     is missing (`agents/<name>`, `status`, `check`), and sees it by a lock ([`crate::host::presence`]).
 //! 18. **The guard hangs.** It cannot tell by itself: systemd's watchdog restarts it.
+//! 19. **ZooKeeper is lost as a whole, and replicas acknowledge** (`failover.failsafe`). The file holds the later of the lease's end and
+//!     that of the last acknowledged heartbeat; each one moves it, as renewals do. To the guard it is a lease like any other.
 
 pub mod run;
 pub mod sight;

@@ -1,12 +1,13 @@
 //! `run_dir/<cluster>-<name>.lease`: the lease as the guard on the same host sees it.
 //!
-//! A fixed layout of [`SIZE`] bytes, all numbers little-endian, written in place by every renewal with one `pwrite`:
+//! A fixed layout of [`SIZE`] bytes, all numbers little-endian, written in place by every renewal (and, without ZooKeeper, by every
+//! acknowledged heartbeat) with one `pwrite`:
 //!
 //! | offset | bytes | content |
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `MYHALS01`, the version of the layout at its end |
 //! | 8 | 8 | sequence, counts writes |
-//! | 16 | 8 | until: nanoseconds on `CLOCK_BOOTTIME`, 0 for no lease |
+//! | 16 | 8 | until when the server may take writes (the lease's end or, with the failsafe, that of acknowledgements): nanoseconds on `CLOCK_BOOTTIME`, 0 for no lease |
 //! | 24 | 4 | pid of the agent |
 //! | 28 | 4 | paused until: whole seconds on `CLOCK_BOOTTIME`, 0 for no pause, all ones for one without an end |
 //! | 32 | 36 | boot id: a moment means nothing in another boot |

@@ -13,8 +13,6 @@ use super::follow::{connect_to, killer_for};
 use super::{blockers, facts};
 
 const READ_ONLY: &str = "SET GLOBAL super_read_only=ON";
-/// A remote fence that may take longer than this is not one that a failover waits for.
-const HURRIED: Duration = Duration::from_secs(1);
 const STATE: &str =
     "SELECT @@global.super_read_only AS closed, @@global.read_only AS read_only, @@global.gtid_executed AS executed";
 
@@ -76,10 +74,11 @@ pub(crate) async fn fence_remote(
     address: &str,
     server_uuid: &str,
     limit: Duration,
+    acknowledged: bool,
 ) -> Result<Done, ControlError> {
     let work = async {
         let mut connection = connect_to(control, address, server_uuid, limit).await?;
-        if limit > HURRIED {
+        if acknowledged {
             // While its replicas still acknowledge, commits in flight end by themselves; `offline_mode` would cut those
             // replicas too, and the heartbeat of an agent that is still there would wait for ever and keep read-only from coming.
             let mut killer = killer_for(control, address)?;

@@ -218,9 +218,10 @@ impl Control {
             MysqlAction::ForgetSource => open::forget_source(self).await,
             MysqlAction::Open { not_after, acknowledgements } => open::open(self, *not_after, *acknowledgements).await,
             MysqlAction::Close { limit } => close::close(self, *limit).await,
-            MysqlAction::FenceRemote { address, server_uuid, limit } => {
-                close::fence_remote(self, address, server_uuid, *limit).await
+            MysqlAction::FenceRemote { address, server_uuid, limit, acknowledged } => {
+                close::fence_remote(self, address, server_uuid, *limit, *acknowledged).await
             }
+            MysqlAction::Reach { address, limit } => self.reach(address, *limit).await,
             MysqlAction::FlushBinaryLog => {
                 binlog::begin_new_file(&mut self.line, binlog::WHILE_THERE_IS_TIME).await.map(|()| Done::Done)
             }
@@ -228,6 +229,17 @@ impl Control {
             MysqlAction::CreateHeartbeatTable => self.create_heartbeat_table().await,
             MysqlAction::EndClientConnections => self.end_client_connections().await,
         }
+    }
+
+    /// Whether a host accepts connections there. A login is not tried: one that hangs would say nothing.
+    async fn reach(&mut self, address: &str, limit: Duration) -> Result<Done, ControlError> {
+        let at = self.line.target().at(address)?.place().to_string();
+        let fault = match tokio::time::timeout(limit, tokio::net::TcpStream::connect(address)).await {
+            Ok(Ok(_)) => return Ok(Done::Done),
+            Ok(Err(error)) => Fault::Refused { at, why: error.to_string() },
+            Err(_) => Fault::Timeout { at, after: limit },
+        };
+        Err(fault).doing("looking whether the primary's host answers")
     }
 
     pub(crate) async fn channel(&mut self) -> Result<Option<Channel>, ControlError> {

@@ -79,6 +79,11 @@ impl Reader {
         self.settings = None;
     }
 
+    /// Semi-sync alone, as it is now; none where it could not be read, or its plugins' names are not known yet.
+    pub(crate) async fn semi_sync(&self, connection: &mut Connection, limit: Duration) -> Option<SemiSync> {
+        semi_sync(connection, self.settings.as_ref()?, limit).await.ok()
+    }
+
     /// Reads the server, all statements together within `limit`. `incarnation`: the life of mysqld as the host knows it.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ use super::fault::{Fault, code};
 use crate::core::gtid::GtidSet;
 use crate::core::health::Outcome;
 use crate::core::time::Moment;
-use crate::core::view::ServerFacts;
+use crate::core::view::{Heartbeat, ServerFacts};
 use crate::host::clock;
 
 /// How long a write may wait for whatever it waits for: until it comes or its connection is killed.
@@ -55,8 +55,8 @@ pub struct Try {
     pub unsupported: Option<String>,
     /// When the heartbeat was sent that waits for its acknowledgement; none where none does.
     pub unacknowledged: Option<Moment>,
-    /// A heartbeat that has come back: when it was sent, and what had been executed before (interleaving 17).
-    pub heartbeat: Option<(Moment, GtidSet)>,
+    /// A heartbeat that has come back.
+    pub heartbeat: Option<Heartbeat>,
 }
 
 /// Probes our own server on connections of its own.
@@ -70,8 +70,8 @@ pub struct Prober {
     /// Looks at the process list while a write hangs.
     side: Line,
     heartbeat: Writer,
-    /// When the heartbeat on its way was sent, and what had been executed before.
-    before: (Moment, GtidSet),
+    /// The heartbeat on its way. What it says of acknowledgements is how many commits waited for when it was sent.
+    before: Heartbeat,
     /// Writes unlogged, to tell a hung engine from a missing acknowledgement.
     local: Writer,
     sequence: u64,
@@ -137,7 +137,7 @@ impl Prober {
             facts,
             side,
             heartbeat,
-            before: (Moment(0), GtidSet::new()),
+            before: Heartbeat { sent: Moment(0), executed: GtidSet::new(), epoch: 0, acknowledged_by: None },
             local,
             sequence: 0,
         }
@@ -177,7 +177,7 @@ impl Prober {
         let (outcome, heartbeat) = self.write(beat, &facts, limit).await;
         // A lock of somebody's is no missing acknowledgement.
         let waits = matches!(&outcome, Outcome::Blocked { by } if by == blockers::NO_ACKNOWLEDGEMENT);
-        let unacknowledged = waits.then_some(self.before.0);
+        let unacknowledged = waits.then_some(self.before.sent);
         Try { unacknowledged, outcome, facts: Some((facts, asked)), unsupported: None, heartbeat }
     }
 
@@ -203,14 +203,19 @@ impl Prober {
         beat: Option<&Beat>,
         facts: &ServerFacts,
         limit: Duration,
-    ) -> (Outcome, Option<(Moment, GtidSet)>) {
+    ) -> (Outcome, Option<Heartbeat>) {
         let sql = match beat.filter(|_| facts.heartbeat_table && facts.writable()) {
             _ if self.heartbeat.is_busy() => String::new(),
             Some(beat) => self.heartbeat_sql(beat, facts),
             None => return (Outcome::Success, None),
         };
         if !self.heartbeat.is_busy() {
-            self.before = (clock::now(), facts.executed.clone());
+            self.before = Heartbeat {
+                sent: clock::now(),
+                executed: facts.executed.clone(),
+                epoch: beat.map_or(0, |beat| beat.epoch),
+                acknowledged_by: facts.semi_sync.waits_for_any(),
+            };
         }
         let mut task = self.take_heartbeat().send(sql, false, limit);
         match timeout(limit, &mut task).await {
@@ -218,8 +223,9 @@ impl Prober {
                 self.heartbeat = Writer::Idle(line);
                 match result {
                     Ok(()) => {
+                        let heartbeat = self.returned(limit).await;
                         self.open_early(limit).await;
-                        (Outcome::Success, Some(self.before.clone()))
+                        (Outcome::Success, Some(heartbeat))
                     }
                     Err(fault) => (after_write(&fault), None),
                 }
@@ -230,6 +236,20 @@ impl Prober {
                 (self.why_it_waits(limit).await, None)
             }
         }
+    }
+
+    /// It has come back, which alone says nothing: semi-sync may have given up, or may have been switched off, meanwhile.
+    async fn returned(&mut self, limit: Duration) -> Heartbeat {
+        let mut heartbeat = self.before.clone();
+        if heartbeat.acknowledged_by.is_some() {
+            let now = match self.reader.open(limit).await {
+                Ok(connection) => self.facts.semi_sync(connection, limit).await,
+                Err(_) => None,
+            };
+            let waits = now.and_then(|now| now.waits_for_any());
+            heartbeat.acknowledged_by = heartbeat.acknowledged_by.filter(|count| waits == Some(*count));
+        }
+        heartbeat
     }
 
     fn take_heartbeat(&mut self) -> Writer {

@@ -32,6 +32,17 @@ use crate::core::view::Held;
 /// `master` is created and deleted, never rewritten.
 const MASTER_VERSION: i32 = 0;
 
+/// What the record says from the next renewal on, as the core wants it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The server takes writes, or is about to.
+    pub opened: bool,
+    /// The pause it carries.
+    pub pause: Option<&'a PauseTerm>,
+    /// P (`proof_ms`); none: as it is.
+    pub proof: Option<Duration>,
+}
+
 /// What became of a renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
@@ -125,20 +136,14 @@ impl LeaseKeeper {
     }
 
     /// Renews the lease, in one transaction: our `master` is there, `lease` has exactly the version that our last
-    /// write produced; `agents/<name>` rides along. `opened` is what the record says from now on.
+    /// write produced; `agents/<name>` rides along. `wanted` is what the record says from now on.
     ///
     /// Waits for nothing but ZooKeeper. At the worst for three calls: what became of the last one, this one, and what
     /// became of this one.
     ///
-    /// `pause` makes the lease as long as what is left of that pause; the first renewal without it makes it T again, and
-    /// from sending that on nobody may rely on more (the others may have seen it).
-    pub async fn renew(
-        &self,
-        agent: &AgentRecord,
-        watermark: &GtidSet,
-        opened: bool,
-        pause: Option<&PauseTerm>,
-    ) -> Renewal {
+    /// A pause makes the lease as long as what is left of that pause; the first renewal without it makes it T again, and
+    /// from sending that on nobody may rely on more (the others may have seen it). The same holds for a smaller P.
+    pub async fn renew(&self, agent: &AgentRecord, watermark: &GtidSet, wanted: Wanted<'_>) -> Renewal {
         let mut slot = self.hold.lock().await;
         if slot.is_none() {
             return Renewal::NotHeld;
@@ -162,9 +167,10 @@ impl LeaseKeeper {
         // smaller than before: what was acknowledged once stays so, also when this process has seen no heartbeat yet.
         let record = Lease {
             sequence: last.sequence + 1,
-            opened: last.opened || opened,
+            opened: last.opened || wanted.opened,
             watermark: last.watermark.union(watermark),
-            ..with_pause(last, pause, live.granted, (self.clock)())
+            proof_ms: proof_ms(last, wanted.proof),
+            ..with_pause(last, wanted.pause, live.granted, (self.clock)())
         };
         let outcome = self.send(&live, hold, record, agent).await;
         self.renewed(&live, &mut slot, outcome).await
@@ -387,6 +393,15 @@ impl Attempt {
     }
 }
 
+/// P from the next renewal on. Until we have opened the holder before us may write on acknowledgements, and whoever
+/// replaces our record must wait for those too.
+fn proof_ms(last: &Lease, wanted: Option<Duration>) -> u64 {
+    let Some(wanted) = wanted.map(|wanted| u64::try_from(wanted.as_millis()).unwrap_or(u64::MAX)) else {
+        return last.proof_ms;
+    };
+    if last.opened { wanted } else { wanted.max(last.proof_ms) }
+}
+
 /// The lease with this pause and the length that goes with it.
 fn with_pause(last: &Lease, pause: Option<&PauseTerm>, granted: Duration, now: Moment) -> Lease {
     let ms = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX).min(Lease::FOREVER_MS);
@@ -403,7 +418,10 @@ impl Hold {
         let record = &self.last.record;
         // A shorter lease that was sent may be what the others count by already, whatever became of its answer.
         let until = self.pending.as_ref().map_or(self.last.until(), |pending| self.last.until().min(pending.until()));
-        Held { epoch: record.epoch, until, opened: record.opened, inherited: false }
+        let smaller =
+            self.pending.as_ref().map_or(record.proof_ms, |pending| record.proof_ms.min(pending.record.proof_ms));
+        let proof = Duration::from_millis(smaller);
+        Held { epoch: record.epoch, until, opened: record.opened, inherited: false, proof }
     }
 
     fn took_effect(&mut self) {

@@ -10,7 +10,8 @@ use mysql_ha_agent::core::view::{Failure, Node, SemiSyncReplica};
 
 use super::durability::settled;
 use super::world::{
-    NOW, VERSION, World, asked, gtids, names, primary, promoted, replica, request, seen, switch, vacant, voted, write,
+    NOW, VERSION, World, asked, beat_at, gtids, names, primary, promoted, replica, request, seen, switch, vacant,
+    voted, write,
 };
 
 #[test]
@@ -123,7 +124,7 @@ fn interleaving_05_what_is_acknowledged_since_counts_before_a_member_leaves_or_w
     for (sent_after, row) in [(0, "P11"), (1, "D4")] {
         let mut removing = retiring().with(|w| {
             w.step();
-            w.view.server.heartbeat = Some((NOW + Duration::from_millis(sent_after), gtids(9)));
+            w.view.server.heartbeat = Some(beat_at(NOW + Duration::from_millis(sent_after)));
         });
         let decision = removing.step();
         assert_eq!(decision.row, row);
@@ -136,7 +137,7 @@ fn interleaving_05_what_is_acknowledged_since_counts_before_a_member_leaves_or_w
         let mut restoring = primary().with(|w| {
             w.topology().durability.degraded = true;
             settled(w, 1);
-            w.view.server.heartbeat = Some((NOW + Duration::from_millis(sent_after), gtids(9)));
+            w.view.server.heartbeat = Some(beat_at(NOW + Duration::from_millis(sent_after)));
         });
         let decision = restoring.step();
         assert_eq!(decision.row, row);
@@ -173,7 +174,7 @@ fn interleaving_09_a_setting_that_gives_up_is_mended_and_proves_nothing() {
     assert_eq!((decision.row, names(&decision).join(" ")), ("D1", "AwaitAcknowledgements".to_owned()));
     let mut removing = retiring().with(|w| {
         w.step();
-        w.view.server.heartbeat = Some((NOW + Duration::from_millis(1), gtids(9)));
+        w.view.server.heartbeat = Some(beat_at(NOW + Duration::from_millis(1)));
         weak(w);
         // Tried a moment ago, in vain: the rows below are asked.
         w.view.server.failure = Some(Failure { kind: MysqlKind::AwaitAcknowledgements, why: "no".into(), at: NOW });

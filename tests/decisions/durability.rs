@@ -6,10 +6,10 @@ use mysql_ha_agent::core::action::{MysqlKind, Op, Path, Record};
 use mysql_ha_agent::core::memory::Setting;
 use mysql_ha_agent::core::outcome::Decision;
 use mysql_ha_agent::core::records::{Durability, DurabilityMode, MemberState, Mode};
-use mysql_ha_agent::core::view::{Node, SemiSyncReplica};
+use mysql_ha_agent::core::view::{Heartbeat, Node, SemiSyncReplica};
 
 use super::scenarios::Add;
-use super::world::{NOW, T, VERSION, World, gtids, primary, replica, write};
+use super::world::{NOW, T, VERSION, World, beat_at, gtids, primary, replica, write};
 
 /// All of them.
 pub(crate) fn scenarios(case: Add<'_>) {
@@ -31,7 +31,7 @@ pub(crate) fn settled(w: &mut World, count: u32) {
 fn terms(case: Add<'_>) {
     let wants = |k: u32| primary().with(|w| w.view.own.sync_replicas = k);
     let beat = |w: &mut World, after: u64| {
-        w.view.server.heartbeat = Some((NOW + Duration::from_millis(after), gtids(9)));
+        w.view.server.heartbeat = Some(beat_at(NOW + Duration::from_millis(after)));
     };
     case("D8", "durability_changed", "AwaitAcknowledgements", "k is raised: the server first", wants(2));
     case("P11", "primary", "", "the same, set, and no reading since", {
@@ -153,7 +153,7 @@ fn sync_set(case: Add<'_>) {
         })
     });
     let beat = |w: &mut World, after: u64| {
-        w.view.server.heartbeat = Some((NOW + Duration::from_millis(after), gtids(9)));
+        w.view.server.heartbeat = Some(beat_at(NOW + Duration::from_millis(after)));
     };
     case("D2", "degraded", "AwaitAcknowledgements", "commits wait; what was asked for before may still stop that", {
         degraded().with(|w| beat(w, 1))
@@ -371,7 +371,7 @@ fn interleaving_05_k_is_raised_with_a_floor_and_lowered_without() {
     let mut world = primary().with(|w| {
         w.view.own.sync_replicas = 2;
         settled(w, 2);
-        w.view.server.heartbeat = Some((NOW + Duration::from_millis(1), gtids(8)));
+        w.view.server.heartbeat = Some(Heartbeat { executed: gtids(8), ..beat_at(NOW + Duration::from_millis(1)) });
     });
     let raised = recorded(&world.step());
     assert_eq!((raised.sync_replicas, raised.floor), (2, gtids(8)));

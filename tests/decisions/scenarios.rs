@@ -44,6 +44,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     followers(&mut case);
     super::durability::scenarios(&mut case);
     super::operator::scenarios(&mut case);
+    super::failsafe::scenarios(&mut case);
     super::fences::scenarios(&mut case);
     all
 }
@@ -666,7 +667,8 @@ fn race(case: Add<'_>) {
         vacant().with(|w| {
             w.facts().super_read_only = false;
             let until = NOW + Duration::from_secs(60);
-            w.view.held = Some(Held { epoch: w.topology().epoch, until, opened: true, inherited: false });
+            let epoch = w.topology().epoch;
+            w.view.held = Some(Held { epoch, until, opened: true, inherited: false, proof: Duration::ZERO });
         }),
     );
     case("R7", "racing", "StopIo", "the IO thread runs", vacant().with(|w| w.channel().io = IoThread::Connecting));

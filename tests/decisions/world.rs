@@ -16,8 +16,8 @@ use mysql_ha_agent::core::records::{
 use mysql_ha_agent::core::table::step;
 use mysql_ha_agent::core::time::{Moment, Wall};
 use mysql_ha_agent::core::view::{
-    Channel, Ensemble, Health, Held, IoThread, Node, Own, Process, Seen, SemiSync, SemiSyncReplica, SemiSyncSource,
-    Server, ServerFacts, Session, View,
+    Channel, Ensemble, Health, Heartbeat, Held, IoThread, Node, Own, Process, Seen, SemiSync, SemiSyncReplica,
+    SemiSyncSource, Server, ServerFacts, Session, View,
 };
 
 /// T in every scenario.
@@ -48,6 +48,11 @@ fn session(name: &str) -> i64 {
 
 pub(crate) fn seen<T>(record: T, owner: i64, age: Duration) -> Seen<T> {
     Seen { record, version: VERSION, owner, created: 1, first_seen: NOW - age }
+}
+
+/// A heartbeat of epoch 7 that one member has acknowledged.
+pub(crate) fn beat_at(sent: Moment) -> Heartbeat {
+    Heartbeat { sent, executed: gtids(9), epoch: 7, acknowledged_by: Some(1) }
 }
 
 /// What one agent sees and remembers.
@@ -87,7 +92,13 @@ pub(crate) fn replica() -> World {
 /// db1 is the primary and holds the lease.
 pub(crate) fn primary() -> World {
     let mut world = running("db1");
-    world.view.held = Some(Held { epoch: 7, until: NOW + Duration::from_secs(9), opened: true, inherited: false });
+    world.view.held = Some(Held {
+        epoch: 7,
+        until: NOW + Duration::from_secs(9),
+        opened: true,
+        inherited: false,
+        proof: Duration::ZERO,
+    });
     world.memory.opened_incarnation = Some("db1/1".into());
     world
 }
@@ -220,6 +231,7 @@ fn lease(name: &str) -> Lease {
         epoch: 7,
         sequence: 3,
         ttl_ms,
+        proof_ms: 0,
         opened: true,
         watermark: gtids(9),
         released: false,
@@ -251,6 +263,8 @@ fn own(name: &str) -> Own {
         fencing_budget: Duration::from_secs(1),
         kill_connections: true,
         heartbeat_interval: Duration::from_secs(1),
+        heartbeat_timeout: Duration::from_secs(1),
+        failsafe: false,
         degrade: Policy { period: Duration::from_secs(2), times: Some(3) },
         managed: true,
     }
@@ -385,6 +399,7 @@ impl World {
             topology_version: VERSION,
             incarnation: format!("{name}/1"),
             frozen: true,
+            frozen_ms: 0,
         };
         self.view.ensemble.locks.insert(sequence, seen(vote, session(name), Duration::ZERO));
         self
@@ -400,7 +415,8 @@ impl World {
         let mut before = vacant().lock(1, "db2", 9).lock(2, "db3", 9);
         before.step();
         let mut race = before.memory.race.unwrap();
-        race.claim = Some(mysql_ha_agent::core::memory::Claim { at: NOW, wait_until: NOW + rest });
+        race.claim =
+            Some(mysql_ha_agent::core::memory::Claim { at: NOW, wait_until: NOW + rest, lease_over: NOW + rest });
         race.from = Some("db3".into());
         self.memory.race = Some(race);
         self

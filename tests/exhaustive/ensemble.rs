@@ -172,6 +172,7 @@ pub(crate) fn lose(host: &mut crate::world::Host) {
     host.held = None;
     host.opening = false;
     host.wait = 0;
+    host.wait_lease = 0;
     if host.mode != Mode::ReadOnly {
         host.make_read_only();
     }

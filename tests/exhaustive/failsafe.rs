@@ -49,6 +49,8 @@
 //!     first, and a failover takes no longer than without the failsafe.
 //! 13. It need not wait P where `lease` is *released* or the last writer's own vote is counted: that server is read-only, and
 //!     nobody else can have a proof. So a killed mysqld and a planned switch cost nothing.
+//!     Nor where it has itself made the last writer's server read-only over the network, in a fence *begun after the old lease was over*
+//!     ([`a_fence_over_the_network_counts_after_the_lease_alone`]): before, its agent may open it again, and go on with its old proof.
 //! 14. A promotion by hand without a quorum (`--allow-data-loss`) has no such proof: it needs the old primary fenced, or says that it
 //!     cannot exclude a second writer.
 //!
@@ -62,7 +64,9 @@
 //!   ([`without_ensemble_and_replicas_it_is_read_only_within_t`]).
 //! - All agents must use the same P: record it beside T in `lease` (a `proof_ms`), and wait what the record says.
 //!
-//! So P = 4 s at the defaults; where no P fits, there is no failsafe, and `check` says so.
+//! The agents take `core::timing::proof_length`, which also lets the reading of the server before each heartbeat run to its limit (5 s at
+//! the defaults); where no P fits, there is no failsafe, and `check` says so. The second line is theirs no more: a member freezes early only
+//! where the primary's host answers nobody and nothing is received, so that a healthy one never finds its replicas frozen.
 //!
 //! # For life, not for safety
 //!
@@ -186,6 +190,11 @@ fn members_that_leave_and_join_s() {
 #[test]
 fn the_winner_waits_p() {
     needs(Rule::WaitProof, ONE_WRITER, failsafe());
+}
+
+#[test]
+fn a_fence_over_the_network_counts_after_the_lease_alone() {
+    needs(Rule::FenceAfterLease, ONE_WRITER, failsafe());
 }
 
 #[test]

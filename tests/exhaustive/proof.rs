@@ -82,3 +82,27 @@ pub(crate) fn take_back(scope: &Scope, world: &World, server: Server) -> Option<
     send(scope, &mut next, server, Kind::TakeBack { epoch: tree.epoch });
     Some(next)
 }
+
+/// Rows R15 and P4: the old primary is made read-only over the network, by a member that races or by a winner that waits. Its agent
+/// learns of it later: it may open again under its lease, and what acknowledgements have proven stays in force.
+pub(crate) fn fence_old(scope: &Scope, world: &World, server: Server) -> Option<World> {
+    let (host, tree) = (world.host(server), &world.tree);
+    let old = last_writer(scope, tree);
+    let answers = world.host(old).up && !world.host(old).frozen;
+    let waits = tree.master == Some(server) && host.wait > 0 && host.held.as_ref().is_some_and(|held| !held.opened);
+    let races = host.held.is_none() && vacancy(scope, world, server);
+    if !scope.failsafe || old == server || !answers || !(waits || races) {
+        return None;
+    }
+    let mut next = world.clone();
+    let closed = next.host_mut(old);
+    if closed.mode != Mode::ReadOnly {
+        let (proof, heartbeat) = (closed.proof, closed.heartbeat);
+        closed.make_read_only();
+        (closed.proof, closed.heartbeat) = (proof, heartbeat);
+    }
+    if waits && (host.wait_lease == 0 || !scope.keeps(Rule::FenceAfterLease)) {
+        next.host_mut(server).wait = host.wait_lease;
+    }
+    (next != *world).then_some(next)
+}

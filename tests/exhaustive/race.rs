@@ -139,6 +139,7 @@ pub(crate) fn claim(scope: &Scope, world: &World, server: Server) -> Option<Worl
     let wait = old_lease.max(proof::wait(scope, world, counted)).max(host.wait);
     let mut next = world.clone();
     next.host_mut(server).wait = wait;
+    next.host_mut(server).wait_lease = old_lease.max(host.wait_lease);
     send(scope, &mut next, server, Kind::Claim { counted, epoch: tree.epoch + 1, opened: wait == 0 });
     Some(next)
 }

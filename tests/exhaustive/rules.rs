@@ -55,6 +55,8 @@ pub(crate) enum Rule {
     NewSetKeepsMembers,
     /// Failsafe: the winner waits P after its quorum was frozen.
     WaitProof,
+    /// Failsafe: a fence over the network stands for that wait only if it was begun after the old lease was over.
+    FenceAfterLease,
     /// Failsafe: a heartbeat counts from its sending.
     ProofFromSending,
     /// Failsafe: `master` is taken back by a transaction on the version of `topology`.

@@ -65,6 +65,7 @@ pub(crate) enum What {
     HeartbeatReceived,
     HeartbeatDone,
     TakeBack,
+    FenceOld,
     // faults
     Crash,
     Pause,
@@ -107,6 +108,7 @@ pub(crate) const ALL: &[What] = &[
     What::Renew,
     What::Write,
     What::EarlyFreeze,
+    What::FenceOld,
     What::Close,
     What::Release,
     What::Undo,
@@ -121,10 +123,21 @@ pub(crate) const ALL: &[What] = &[
 impl What {
     /// Not part of a run in which nothing goes wrong any more and nobody asks for anything.
     pub(crate) fn is_optional(self) -> bool {
-        use What::{Close, Crash, Disable, EarlyFreeze, Expire, GiveUp, Pause, Release, Remove, Undo, Write};
+        use What::{Close, Crash, Disable, EarlyFreeze, Expire, FenceOld, GiveUp, Pause, Release, Remove, Undo, Write};
         matches!(
             self,
-            Write | EarlyFreeze | Close | Release | Undo | Disable | Remove | Crash | Pause | Expire | GiveUp
+            Write
+                | EarlyFreeze
+                | FenceOld
+                | Close
+                | Release
+                | Undo
+                | Disable
+                | Remove
+                | Crash
+                | Pause
+                | Expire
+                | GiveUp
         )
     }
 }
@@ -177,6 +190,7 @@ impl Scope {
             What::HeartbeatReceived => proof::heartbeat_received(world, server),
             What::HeartbeatDone => proof::heartbeat_done(self, world, server),
             What::TakeBack => proof::take_back(self, world, server),
+            What::FenceOld => proof::fence_old(self, world, server),
             What::Crash => faults::crash(self, world, server),
             What::Pause => faults::pause(self, world, server),
             What::Thaw => faults::thaw(self, world, server),
@@ -253,6 +267,7 @@ impl fmt::Display for Step {
             What::HeartbeatSent => "commits a heartbeat",
             What::HeartbeatReceived => "acknowledges the heartbeat",
             What::HeartbeatDone => "its heartbeat returns acknowledged",
+            What::FenceOld => "makes the old primary read-only over the network",
             What::TakeBack => "sends a transaction that takes master back",
             What::Crash => "FAULT: mysqld is killed",
             What::Pause => "FAULT: the host stands still",

@@ -50,7 +50,15 @@ fn rank(world: &World, server: Server) -> Rank {
         u8::from(host.request.is_some()),
     ];
     let numbered = world.numbered[..world.sent as usize].iter().fold(0, |sum, by| sum * 2 + is(Some(*by)));
-    (flags(roles), flags(state), host.received() * 8 + host.waiting, held, lock, numbered, host.wait * 4 + host.proof)
+    (
+        flags(roles),
+        flags(state),
+        host.received() * 8 + host.waiting,
+        held,
+        lock,
+        numbered,
+        (host.wait * 4 + host.wait_lease) * 4 + host.proof,
+    )
 }
 
 fn rename(world: &World, names: &Names) -> World {

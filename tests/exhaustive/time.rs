@@ -27,6 +27,7 @@ fn tick_host(scope: &Scope, host: &mut Host) {
         held.left = held.left.saturating_sub(1);
     }
     host.wait = host.wait.saturating_sub(1);
+    host.wait_lease = host.wait_lease.saturating_sub(1);
     host.proof = host.proof.saturating_sub(1);
     host.frozen_for = host.frozen_for.map(|age| (age + 1).min(scope.proof));
     host.heartbeat = host.heartbeat.map(|(age, by)| ((age + 1).min(scope.proof), by));

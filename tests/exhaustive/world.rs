@@ -127,6 +127,8 @@ pub(crate) struct Host {
     pub(crate) held: Option<Held>,
     /// Ticks until the lease that its claim replaced cannot be in use any more.
     pub(crate) wait: u8,
+    /// The part of it that is for the lease itself: the rest is for acknowledgements.
+    pub(crate) wait_lease: u8,
     /// The checks before opening passed, the statement is not sent yet (interleaving 14).
     pub(crate) opening: bool,
     /// The transaction under way.
@@ -207,6 +209,7 @@ impl World {
             frozen_for: None,
             held: None,
             wait: 0,
+            wait_lease: 0,
             opening: false,
             request: None,
             late: None,

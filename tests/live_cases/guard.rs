@@ -8,14 +8,14 @@ use mysql_ha_agent::host::lease_file;
 use serde_json::Value;
 
 use crate::scene::{LIMIT, Scene, at_rest, cannot, epoch, lossless, two_leases_pass};
-use crate::support::{Cluster, Host, Kind, Stage, assert_nothing_lost, run, wait_for};
+use crate::support::{Cluster, ClusterOptions, Host, Kind, Stage, assert_nothing_lost, run, wait_for};
 
 /// `fencing.budget` of [`lossless`].
 const BUDGET: Duration = Duration::from_millis(500);
 
 /// A cluster under agents and guards, each seen by the other.
-async fn guarded(stage: &Stage) -> Scene {
-    let scene = Scene::start(stage, lossless()).await;
+pub(crate) async fn guarded(stage: &Stage, options: ClusterOptions) -> Scene {
+    let scene = Scene::start(stage, options).await;
     for host in &scene.cluster.hosts {
         host.start(Kind::Guard);
     }
@@ -35,7 +35,7 @@ async fn sees_guard(cluster: &Cluster, host: &str, runs: bool) {
 }
 
 /// The lease's end as the guard reads it.
-fn lease_of(cluster: &Cluster, host: &Host) -> Moment {
+pub(crate) fn lease_of(cluster: &Cluster, host: &Host) -> Moment {
     let path =
         host.log(Kind::Guard).with_file_name("run").join(format!("{}-{}.lease", cluster.options.name, host.name));
     let state =
@@ -45,7 +45,7 @@ fn lease_of(cluster: &Cluster, host: &Host) -> Moment {
 
 /// Waits until the server of `host` takes no writes; when it was asked last with the answer "it does", and when it said that
 /// it does not (or was gone).
-async fn closes(host: &Host) -> (Moment, Moment) {
+pub(crate) async fn closes(host: &Host) -> (Moment, Moment) {
     let mut last_open = Moment(0);
     let closed = wait_for(&format!("the server of {} is read-only", host.name), LIMIT, async || {
         let asked = now();
@@ -77,7 +77,7 @@ async fn guard_fenced(host: &Host) {
 #[test]
 fn a1_agent_killed_and_kept_down() {
     run("a1_agent_kept_down", async |stage| {
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let db1 = scene.cluster.host("db1");
         db1.kill(Kind::Agent);
         let until = lease_of(&scene.cluster, db1);
@@ -101,7 +101,7 @@ fn a1_agent_killed_on_a_host_that_is_cut_off() {
             eprintln!("skipped: the network cannot be cut with loopback addresses; run as root");
             return;
         }
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let db1 = scene.cluster.host("db1");
         let until = lease_of(&scene.cluster, db1);
         db1.kill(Kind::Agent);
@@ -119,7 +119,7 @@ fn a1_agent_killed_on_a_host_that_is_cut_off() {
 #[test]
 fn a1_agent_frozen() {
     run("a1_agent_frozen", async |stage| {
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let db1 = scene.cluster.host("db1");
         db1.pause(Kind::Agent);
         let until = lease_of(&scene.cluster, db1);
@@ -138,7 +138,7 @@ fn a1_agent_frozen() {
 #[test]
 fn a1_agent_frozen_and_back_before_another_takes_over() {
     run("a1_agent_back_late", async |stage| {
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let db1 = scene.cluster.host("db1");
         // A commit that waits when replicas have frozen would rightly cost db1 its mysqld.
         let paused = scene.writer.pause_between_writes().await;
@@ -166,7 +166,7 @@ fn a1_agent_and_guard_frozen_and_thawed() {
             eprintln!("skipped: the network cannot be cut with loopback addresses; run as root");
             return;
         }
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let db1 = scene.cluster.host("db1");
         // No commit may wait when the host is cut off: it would rightly come back as one of db1's own.
         let paused = scene.writer.pause_between_writes().await;
@@ -201,7 +201,7 @@ fn paused_neither_agent_nor_guard_fences() {
         if cannot(&stage) {
             return;
         }
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let cluster = &scene.cluster;
         let before = epoch(cluster).await;
         cluster.verb("db2", &["pause"]).await.expect_code(0);
@@ -237,7 +237,7 @@ fn paused_neither_agent_nor_guard_fences() {
 #[test]
 fn guard_alone_killed() {
     run("guard_killed", async |stage| {
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let (cluster, db1) = (&scene.cluster, scene.cluster.host("db1"));
         let before = epoch(cluster).await;
         let status = cluster.verb("db2", &["status"]).await.expect_code(0);
@@ -267,7 +267,7 @@ fn guard_alone_killed() {
 #[test]
 fn a1_agent_never_started_after_a_crash() {
     run("a1_never_started", async |stage| {
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let db1 = scene.cluster.host("db1");
         for kind in [Kind::Agent, Kind::Guard] {
             db1.kill(kind);
@@ -292,7 +292,7 @@ fn a1_agent_never_started_after_a_crash() {
 #[test]
 fn a1_agent_restarted_in_time_under_the_guard() {
     run("a1_restarted_guarded", async |stage| {
-        let scene = guarded(&stage).await;
+        let scene = guarded(&stage, lossless()).await;
         let before = epoch(&scene.cluster).await;
         let db1 = scene.cluster.host("db1");
         for _ in 0..3 {

@@ -182,7 +182,7 @@ async fn another_server_at_the_address_is_refused() {
     let address = primary.address();
     let actions = [
         MysqlAction::Follow { address: address.clone(), server_uuid: server_uuid.clone(), acknowledge: false },
-        MysqlAction::FenceRemote { address, server_uuid, limit: LONG },
+        MysqlAction::FenceRemote { address, server_uuid, limit: LONG, acknowledged: false },
     ];
     for action in actions {
         let error = act(&replica, action).await.unwrap_err();
@@ -326,13 +326,27 @@ async fn closing_waits_for_nobody_longer_than_its_limit_and_then_leaves_the_serv
     }
 }
 
+/// The failsafe looks whether a primary's host is there at all: no login, since one may hang.
+#[tokio::test]
+async fn a_host_is_reached_by_whoever_may_log_in_there_or_not() {
+    let (primary, replica) = pair().await;
+    let reach = |address: String| MysqlAction::Reach { address, limit: LONG };
+    primary.root_runs(&["ALTER USER agent ACCOUNT LOCK"]).await;
+    assert_eq!(act(&replica, reach(primary.address())).await.unwrap(), Done::Done);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = act(&replica, reach(nobody.to_string())).await.unwrap_err();
+    assert!(error.to_string().contains("primary's host"), "{error}");
+}
+
 #[tokio::test]
 async fn the_old_primary_is_fenced_over_the_network() {
     let (primary, replica) = pair().await;
     let server_uuid = primary.uuid().await;
-    let action = MysqlAction::FenceRemote { address: primary.address(), server_uuid, limit: LONG };
+    let action = MysqlAction::FenceRemote { address: primary.address(), server_uuid, limit: LONG, acknowledged: true };
     assert_eq!(act(&replica, action).await.unwrap(), Done::Done);
     assert!(is_read_only(&primary).await);
+    // Its own agent, back in time, tells it by this from an operator's read-only (row P6).
+    assert_eq!(primary.value("@@global.offline_mode").await, "1");
 }
 
 #[tokio::test]

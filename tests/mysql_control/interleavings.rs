@@ -225,7 +225,7 @@ async fn interleaving_17_after_a_crash_executed_holds_what_nobody_acknowledged()
     let mut server = primary().await;
     let mut prober = prober(&server);
     outcome(&mut prober, LONG).await;
-    let watermark = tried(&mut prober, LONG).await.heartbeat.unwrap().1;
+    let watermark = tried(&mut prober, LONG).await.heartbeat.unwrap().executed;
     no_acknowledgement(&server).await;
     let before = executed(&server).await;
     let _commit = hanging(&server, &server.app(), "INSERT INTO app.x VALUES (1)", WAITS).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use mysql_ha_agent::agent::fencer::{Fencer, on_panic};
 use mysql_ha_agent::agent::note::{self, Note};
 use mysql_ha_agent::agent::run::own;
-use mysql_ha_agent::agent::shared::{GuardsFile, ServerCell, Shared};
+use mysql_ha_agent::agent::shared::{Deadline, GuardsFile, ServerCell, Shared};
 use mysql_ha_agent::config;
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::host::process::Mysqld;
@@ -44,7 +44,7 @@ async fn a_panic_in_another_thread_makes_the_server_read_only() {
     let fencer = Fencer {
         shared,
         fence: Fence::new(&server.agent(), Vec::new(), found),
-        deadline: Arc::new(AtomicU64::new(0)),
+        deadline: Deadline::new(Arc::new(AtomicU64::new(0))),
         orders,
         panic: on_panic(),
         last: None,

@@ -91,7 +91,7 @@ async fn interleaving_17_the_watermark_lies_before_the_heartbeat_that_proves_it(
     let before = server.value("@@global.gtid_executed").await;
     let first = tried(&mut prober, LONG).await;
     assert_eq!(first.outcome, Outcome::Success);
-    assert_eq!(first.heartbeat.unwrap().1, before.parse().unwrap());
+    assert_eq!(first.heartbeat.unwrap().executed, before.parse().unwrap());
     let row = server.row("SELECT name, epoch, sequence FROM mysql_ha.heartbeat").await;
     assert_eq!(
         (row.text_or_empty("name"), row.number("epoch"), row.number("sequence")),
@@ -99,6 +99,23 @@ async fn interleaving_17_the_watermark_lies_before_the_heartbeat_that_proves_it(
     );
     let second = tried(&mut prober, LONG).await;
     assert!(second.facts.unwrap().0.heartbeat_age.is_some());
+}
+
+/// Interleaving 9, and what the failsafe rests on: a heartbeat that came back says whether it was waited for.
+#[tokio::test]
+async fn a_heartbeat_counts_as_acknowledged_only_while_semi_sync_stays_on() {
+    let server = primary().await;
+    let mut prober = prober(&server);
+    let heartbeat = tried(&mut prober, LONG).await.heartbeat.unwrap();
+    assert_eq!((heartbeat.acknowledged_by, heartbeat.epoch), (None, 7), "semi-sync is off");
+    no_acknowledgement(&server).await;
+    assert!(tried(&mut prober, LIMIT).await.heartbeat.is_none());
+    // What nobody does to a real one (interleaving 10): it comes back, and nobody has acknowledged it.
+    server.root_runs(&["SET GLOBAL rpl_semi_sync_source_enabled=OFF"]).await;
+    let waiting = "(SELECT COUNT(*) FROM performance_schema.processlist WHERE INFO LIKE 'REPLACE INTO%.heartbeat %')";
+    server.until(&format!("{waiting} = 0")).await;
+    let back = tried(&mut prober, LONG).await.heartbeat.unwrap();
+    assert_eq!(back.acknowledged_by, None);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use mysql_ha_agent::core::memory::Memory;
 use mysql_ha_agent::core::outcome::Decision;
 use mysql_ha_agent::core::table::step;
 use mysql_ha_agent::core::time::{Moment, Wall};
-use mysql_ha_agent::core::view::{Ensemble, Held, Own, Process, Server, Session, View};
+use mysql_ha_agent::core::view::{Ensemble, Heartbeat, Held, Own, Process, Server, Session, View};
 
 use super::ensemble::GRANTED;
 use super::fence::Fencing;
@@ -41,7 +41,7 @@ pub(crate) struct Doing {
 /// A probe that waits: for its heartbeat's acknowledgement, or for a server that does not answer.
 struct Waiting {
     tx: Option<Tx>,
-    before: (Moment, GtidSet),
+    before: Heartbeat,
     limit: u64,
 }
 
@@ -108,6 +108,8 @@ impl Agent {
             fencing_budget: ms(BUDGET),
             kill_connections: true,
             heartbeat_interval: ms(PROBE),
+            heartbeat_timeout: ms(PROBE_LIMIT),
+            failsafe: true,
             degrade: Policy { period: ms(400), times: Some(5) },
             managed: false,
         };
@@ -147,6 +149,13 @@ impl Agent {
         }
     }
 
+    /// As `shared::Deadline`: the later of the lease's end and that of the last acknowledged heartbeat.
+    pub(crate) fn deadline(&self) -> Option<Moment> {
+        let lease = self.keeper.held.as_ref()?.until;
+        let acknowledged = self.decision.as_ref().and_then(|decision| decision.acknowledged_until);
+        Some(acknowledged.map_or(lease, |until| until.max(lease)))
+    }
+
     pub(crate) fn works(&self) -> bool {
         self.alive && !self.frozen
     }
@@ -176,7 +185,7 @@ impl World {
     /// The lease's end into the file that the guard and the next process read. One that has not opened allows no writes.
     fn mirror(&mut self, i: usize) {
         let agent = &mut self.agents[i];
-        let until = agent.keeper.held.as_ref().filter(|held| held.opened).map(|held| held.until);
+        let until = agent.keeper.held.as_ref().filter(|held| held.opened).and_then(|_| agent.deadline());
         if until != agent.mirrored {
             agent.mirrored = until;
             self.hosts[i].lease_file = Some(Lease { until, paused: None, instance: agent.own.instance.clone() });
@@ -268,13 +277,14 @@ impl World {
             let done = waiting.tx.is_some_and(|tx| server.executed.all.contains(&tx));
             if done && server.answers() {
                 let before = waiting.before.clone();
-                self.agents[i].watermark = before.1.clone();
-                self.agents[i].server.heartbeat = Some(before);
+                self.agents[i].watermark = before.executed.clone();
+                let counts = before.acknowledged_by.filter(|count| *count == server.acknowledgements);
+                self.agents[i].server.heartbeat = Some(Heartbeat { acknowledged_by: counts, ..before });
                 self.agents[i].server.unacknowledged = None;
                 self.probed(i, Outcome::Success);
             } else if t >= waiting.limit {
                 let blocked = waiting.tx.is_some() && server.answers();
-                let sent = waiting.before.0;
+                let sent = waiting.before.sent;
                 self.agents[i].server.unacknowledged = blocked.then_some(sent);
                 self.probed(
                     i,
@@ -291,7 +301,12 @@ impl World {
         }
         let writes = self.agents[i].decision.as_ref().is_some_and(|decision| decision.heartbeat_write);
         let server = &mut self.servers[i];
-        let before = (now, server.executed.gtids());
+        let before = Heartbeat {
+            sent: now,
+            executed: server.executed.gtids(),
+            epoch: self.agents[i].decision.as_ref().map_or(0, |decision| decision.epoch),
+            acknowledged_by: Some(server.acknowledgements).filter(|count| *count > 0),
+        };
         let (waits, tx) = match (server.answers(), writes) {
             (false, _) => (true, None),
             (true, false) => (false, None),

@@ -1,5 +1,7 @@
 //! What goes wrong, and how it comes back.
 
+use std::time::Duration;
+
 use mysql_ha_agent::core::fenced::Told;
 use mysql_ha_agent::core::view::Held;
 
@@ -20,6 +22,9 @@ impl World {
         }
         if self.t >= self.next_fault {
             self.faults = true;
+            if self.calm {
+                return; // answers are lost and late, no more
+            }
             self.next_fault = self.t + self.chance.between(200, 5_000);
             self.fault();
         }
@@ -49,6 +54,9 @@ impl World {
         let i = self.primary().filter(|_| on_primary).unwrap_or(any);
         let until = self.t + self.chance.between(200, 7_000);
         if self.chance.percent(15) {
+            if self.outages.lasts() {
+                return; // the verbs cannot reach it either
+            }
             return self.operator(any);
         }
         let which = self.chance.between(0, 9);
@@ -227,7 +235,8 @@ impl World {
         agent.memory.opened_epoch.clone_from(&self.agents[i].memory.opened_epoch);
         agent.memory.opened_incarnation.clone_from(&self.agents[i].memory.opened_incarnation);
         let until = host.lease_file.as_ref().and_then(|lease| lease.until).filter(|until| *until > now);
-        agent.inherited = until.map(|until| Held { epoch: 0, until, opened: true, inherited: true });
+        agent.inherited =
+            until.map(|until| Held { epoch: 0, until, opened: true, inherited: true, proof: Duration::ZERO });
         self.agents[i] = agent;
         self.read_file(i);
     }

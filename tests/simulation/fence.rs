@@ -69,7 +69,7 @@ impl World {
             return;
         }
         self.say(i, format!("FENCE {reason}"));
-        let until = self.agents[i].keeper.held.as_ref().map(|held| held.until);
+        let until = self.agents[i].deadline();
         let climb = self.begin_climb(i, BUDGET);
         let now = self.now(i);
         self.agents[i].server.fence_begins(now);
@@ -79,7 +79,7 @@ impl World {
     /// One tick of the fencing task.
     pub(crate) fn fencer(&mut self, i: usize) {
         let (t, now) = (self.t, self.now(i));
-        let held = self.agents[i].keeper.held.as_ref().map(|held| held.until);
+        let held = self.agents[i].deadline();
         if let Some(mut fencing) = self.agents[i].fencing.take() {
             let renewed = fencing.reason == Reason::LeaseLost && held > fencing.until;
             let age = t - fencing.climb.started;

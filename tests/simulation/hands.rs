@@ -38,6 +38,7 @@ impl World {
         };
         let kind = action.kind();
         let now = self.now(i);
+        let begun = now - std::time::Duration::from_millis(self.t - started);
         let server = &mut self.agents[i].server;
         let why = match done {
             Done::NotYet => return,
@@ -48,6 +49,9 @@ impl World {
             Done::Yes | Done::Diverged(_) => {
                 server.failure = None;
                 server.done = Some((kind, now));
+                if let MysqlAction::FenceRemote { server_uuid, .. } = &action {
+                    server.fenced_remote = Some((server_uuid.clone(), begun));
+                }
                 match kind {
                     MysqlKind::Close => server.closed_for_switch(),
                     MysqlKind::Open | MysqlKind::Follow => server.lift_fence(now),
@@ -168,19 +172,42 @@ impl World {
                     Done::NotYet
                 }
             }
-            MysqlAction::FenceRemote { address, server_uuid, limit } => {
+            MysqlAction::Reach { address, limit } => {
+                let other = host_of(address);
+                let answers = self.reaches(i, other) && self.servers[other].answers();
+                match (answers, over(*limit)) {
+                    (true, _) => Done::Yes,
+                    (false, true) => Done::Failed("no answer in time".into()),
+                    (false, false) => Done::NotYet,
+                }
+            }
+            MysqlAction::FenceRemote { address, server_uuid, limit, acknowledged } => {
                 let late = over(*limit);
                 let old = host_of(address);
                 assert_eq!(uuid(old), *server_uuid);
+                if self.outages.account_refused {
+                    return Done::Failed("access denied".into());
+                }
                 if self.reaches(i, old) && self.servers[old].answers() {
                     let server = &mut self.servers[old];
+                    // Nothing new, and what waits still gets its acknowledgements, for half of the time.
+                    if *acknowledged && !over(*limit / 2) && !server.waiting.is_empty() {
+                        server.closing = true;
+                        return Done::NotYet;
+                    }
+                    server.closing = false;
                     server.go_offline();
                     if server.waiting.is_empty() {
                         server.super_read_only = true;
                         return Done::Yes;
                     }
                 }
-                if late { Done::Failed("no answer in time".into()) } else { Done::NotYet }
+                if late {
+                    // The statement that waits is killed, or ends with its connection.
+                    self.servers[old].closing = false;
+                    return Done::Failed("no answer in time".into());
+                }
+                Done::NotYet
             }
             MysqlAction::FlushBinaryLog
             | MysqlAction::PersistReadOnly

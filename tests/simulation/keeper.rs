@@ -76,6 +76,9 @@ impl Keeper {
                 until: hold.last.until().min(pending),
                 opened: hold.last.record.opened,
                 inherited: false,
+                proof: Duration::from_millis(hold.pending.as_ref().map_or(hold.last.record.proof_ms, |pending| {
+                    hold.last.record.proof_ms.min(pending.record.proof_ms)
+                })),
             }
         });
     }
@@ -92,7 +95,7 @@ impl World {
     /// The connection: made, lost, its session kept alive; the view read again after changes.
     pub(crate) fn link(&mut self, i: usize) {
         let (t, now) = (self.t, self.now(i));
-        let up = self.hosts[i].up && !self.hosts[i].zookeeper_cut;
+        let up = self.hosts[i].up && !self.without_zookeeper(i);
         if up {
             if !self.agents[i].connected {
                 let known = self.agents[i].session.filter(|id| self.zk.sessions.contains_key(id));
@@ -134,8 +137,9 @@ impl World {
 
     pub(crate) fn refresh(&mut self, i: usize) {
         let now = self.now(i);
+        let cut = self.without_zookeeper(i);
         let agent = &mut self.agents[i];
-        if !agent.connected || self.hosts[i].zookeeper_cut {
+        if !agent.connected || cut {
             agent.ensemble.complete = false;
             return;
         }
@@ -182,7 +186,7 @@ impl World {
     /// Answers reach the agent, or the time is over.
     pub(crate) fn answers(&mut self, i: usize) {
         let t = self.t;
-        let cut = self.hosts[i].zookeeper_cut || !self.agents[i].connected;
+        let cut = self.without_zookeeper(i) || !self.agents[i].connected;
         self.land(i);
         while let Some(at) = self.agents[i].calls.iter().position(|call| {
             let answered = call.result.is_some() && t >= call.reply_at && !cut && !call.lost;
@@ -216,7 +220,7 @@ impl World {
 
     fn read_lease(&self, i: usize) -> Option<Option<(Lease, i32)>> {
         let agent = &self.agents[i];
-        if !agent.connected || self.hosts[i].zookeeper_cut || agent.calls.iter().any(|call| call.result.is_none()) {
+        if !agent.connected || self.without_zookeeper(i) || agent.calls.iter().any(|call| call.result.is_none()) {
             return None;
         }
         Some(self.zk.nodes.get(&Path::Lease).and_then(|node| match &node.record {
@@ -270,7 +274,7 @@ impl World {
             return;
         }
         self.agents[i].next_renewal = t + RENEW;
-        if !self.agents[i].connected || self.hosts[i].zookeeper_cut {
+        if !self.agents[i].connected || self.without_zookeeper(i) {
             return;
         }
         self.keep_name(i);
@@ -303,8 +307,15 @@ impl World {
             }
             None => (granted, None),
         };
+        let proof = agent.decision.as_ref().and_then(|decision| decision.proof);
+        let proof_ms = match proof.map(|proof| u64::try_from(proof.as_millis()).unwrap()) {
+            Some(wanted) if last.opened => wanted,
+            Some(wanted) => wanted.max(last.proof_ms),
+            None => last.proof_ms,
+        };
         let sent = Some(Sent::new(&agent.own.instance, now));
-        let record = Lease { sequence: last.sequence + 1, opened, watermark, ttl_ms, paused, sent, ..last.clone() };
+        let sequence = last.sequence + 1;
+        let record = Lease { sequence, opened, watermark, ttl_ms, proof_ms, paused, sent, ..last.clone() };
         let ops = vec![
             Op::Check(Path::Master, 0),
             Op::Set(Path::Lease, Record::Lease(record.clone()), hold.version),

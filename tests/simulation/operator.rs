@@ -76,7 +76,7 @@ impl World {
     }
 
     pub(super) fn ask_for_a_switch(&mut self, to: usize) {
-        let Some(topology) = self.topology() else { return };
+        let Some(topology) = self.topology().filter(|_| !self.outages.lasts()) else { return };
         let Some(from) = topology.primary.clone() else { return };
         let epoch = topology.epoch;
         let request = self.request(epoch, from, to);

@@ -67,6 +67,9 @@ impl World {
             .collect();
         assert!(writable.len() < 2, "two servers take writes at once: {writable:?}");
         self.what_the_operator_asked_for();
+        if self.calm {
+            self.nothing_happens();
+        }
         if self.topology().is_none() {
             return;
         }
@@ -103,7 +106,7 @@ impl World {
     fn lease_until(&self, i: usize) -> Option<mysql_ha_agent::core::time::Moment> {
         let agent = &self.agents[i];
         if agent.works() {
-            return agent.keeper.held.as_ref().or(agent.inherited.as_ref()).map(|held| held.until);
+            return agent.deadline().or(agent.inherited.as_ref().map(|held| held.until));
         }
         self.hosts[i].lease_file.as_ref()?.until
     }

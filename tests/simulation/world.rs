@@ -15,6 +15,7 @@ use super::files::Files;
 use super::guard::Guard;
 use super::host::Host;
 use super::mysqld::{Mysqld, Tx};
+use super::outage::Outages;
 use super::plan::{Plan, below};
 use super::promises::Seen;
 
@@ -25,6 +26,17 @@ pub(crate) const TROUBLE: u64 = 25_000;
 /// By then everything must have healed.
 const END: u64 = 75_000;
 
+/// What a seed's world is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Story {
+    /// The faults that the first seeds knew.
+    Plain,
+    /// All of them.
+    Mixed,
+    /// Nothing goes wrong but outages of the whole ensemble.
+    Calm,
+}
+
 pub(crate) struct World {
     pub(crate) t: u64,
     pub(crate) chance: Chance,
@@ -33,6 +45,9 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) files: Files,
     pub(crate) zk: Zookeeper,
+    pub(crate) outages: Outages,
+    /// Nothing goes wrong but outages of the whole ensemble.
+    pub(crate) calm: bool,
     pub(crate) servers: Vec<Mysqld>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) agents: Vec<Agent>,
@@ -54,10 +69,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, plain: bool) -> Self {
+    pub(crate) fn new(seed: u64, story: Story) -> Self {
         let mut chance = Chance::new(seed);
         let mut more = Chance::new(seed ^ 0x5EED_0F07_4E12);
-        let mut plan = if plain { Plan::plain(&mut chance) } else { Plan::mixed(&mut more) };
+        let mut plan = match story {
+            Story::Plain | Story::Calm => Plan::plain(&mut chance),
+            Story::Mixed => Plan::mixed(&mut more),
+        };
         let hosts: Vec<Host> = (0..plan.hosts).map(|_| Host::new(&mut chance)).collect();
         plan.cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
         let ids = 0..plan.hosts;
@@ -65,6 +83,8 @@ impl World {
             t: 0,
             files: Files::new(seed, &plan),
             zk: Zookeeper::default(),
+            outages: Outages::new(seed, story == Story::Calm, plan.hosts),
+            calm: story == Story::Calm,
             servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements())).collect(),
             agents: ids.clone().map(|id| Agent::new(id, 1, 1, &plan, 0)).collect(),
             guards: ids.map(|_| Guard::new(plan.guards, Told::default(), 0)).collect(),
@@ -108,7 +128,10 @@ impl World {
     pub(crate) fn run(&mut self) {
         while self.t < END {
             self.t += TICK;
-            self.zk.expire(self.t);
+            self.outages(TROUBLE);
+            if !self.outages.stands_still() {
+                self.zk.expire(self.t);
+            }
             self.trouble();
             self.come_back();
             self.clients();

@@ -3,6 +3,7 @@
 use crate::core::action::{Action, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
+use crate::core::failsafe;
 use crate::core::memory::Memory;
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
@@ -123,6 +124,7 @@ pub fn own_lease(case: &Case<'_>, epoch: u64, opened: bool) -> Option<Lease> {
         epoch,
         sequence: 0,
         ttl_ms: u64::try_from(granted.as_millis()).unwrap_or(u64::MAX),
+        proof_ms: failsafe::milliseconds(failsafe::length(case)),
         opened,
         watermark: case.facts()?.executed.clone(),
         released: false,

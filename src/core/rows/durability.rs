@@ -44,7 +44,7 @@ pub(super) fn writing<'a>(case: &Case<'a>) -> Option<&'a view::Seen<Topology>> {
     case.own_master()?;
     let topology = case.topology()?;
     let named = topology.record.primary.as_deref() == Some(case.me());
-    (named && case.may_write() && case.writable() && case.healthy()).then_some(topology)
+    (named && case.leased() && case.writable() && case.healthy()).then_some(topology)
 }
 
 /// The same in `lossless`.
@@ -80,7 +80,7 @@ pub fn count(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let durability = &topology.record.durability;
     let server = &case.view.server;
     let executed = &case.facts()?.executed;
-    let acknowledged = server.heartbeat.as_ref().map(|(sent, _)| *sent);
+    let acknowledged = server.heartbeat.as_ref().map(|beat| beat.sent);
     let seen = Seen { acknowledged, missing: server.unacknowledged, executed };
     let received = |set: &GtidSet| {
         let has = |name: &&String| {
@@ -215,8 +215,8 @@ pub(super) fn settled(case: &Case<'_>, memory: &mut Memory, count: u32) -> Resul
 
 /// The last heartbeat, where it was sent after `since` and has been acknowledged: what had been executed before it.
 pub(super) fn acknowledged_since<'a>(case: &Case<'a>, since: Moment) -> Option<&'a GtidSet> {
-    let (sent, watermark) = case.view.server.heartbeat.as_ref()?;
-    (*sent > since).then_some(watermark)
+    let beat = case.view.server.heartbeat.as_ref()?;
+    (beat.sent > since).then_some(&beat.executed)
 }
 
 /// Why this primary is degraded, in words; none where it is not.

@@ -4,6 +4,7 @@
 pub mod adoption;
 pub mod durability;
 pub mod operator;
+pub mod outage;
 pub mod primary;
 pub mod race;
 pub mod replica;

@@ -174,6 +174,7 @@ pub fn prove_fenced(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         address: member.address.clone(),
         server_uuid: member.server_uuid.clone(),
         limit: FENCE_FIRST,
+        acknowledged: true,
     };
     let outcome = Outcome::wait(Role::Replica, Reason::Paused, text).urgent();
     Some(if last.is_none_or(|at| case.now >= at + FENCE_AGAIN) { outcome.mysql(fence) } else { outcome })

@@ -9,11 +9,13 @@ use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Rec
 use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::consent::{OPEN_WITHIN, paused_lease};
+use crate::core::failsafe;
 use crate::core::memory::{Memory, Promotion, Reached};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
 use crate::core::records::{
-    DurabilityMode, HistoryRecord, Lease, Member, MemberState, Phases, Progress, Role, SwitchoverRequest, Topology,
+    DurabilityMode, HistoryRecord, Incident, Lease, Member, MemberState, Phases, Progress, Role, SwitchoverRequest,
+    Topology,
 };
 use crate::core::time::Moment;
 use crate::core::view::{Health, Held, IoThread, Seen, ServerFacts};
@@ -135,6 +137,7 @@ fn promotion<'m>(case: &Case<'_>, memory: &'m mut Memory, topology: &Topology) -
         let race = memory.race.take();
         let claim = race.as_ref().and_then(|race| race.claim);
         let (_, granted) = case.connected()?;
+        let proof = Duration::from_millis(case.lease_node().map_or(0, |lease| lease.record.proof_ms));
         let noticed = race.as_ref().map_or(case.now, |race| race.noticed);
         let led = race.as_ref().and_then(|race| race.led).unwrap_or(noticed);
         let caught_up = race.as_ref().and_then(|race| race.caught_up).unwrap_or(led);
@@ -144,7 +147,8 @@ fn promotion<'m>(case: &Case<'_>, memory: &'m mut Memory, topology: &Topology) -
             from: race.as_ref().and_then(|race| race.from.clone()).or_else(|| topology.last_writer.clone()),
             received: race.as_ref().map(|race| race.received.clone()).unwrap_or_default(),
             expected: race.as_ref().map_or_else(|| topology.lost.clone(), |race| race.expected.clone()),
-            wait_until: claim.map_or(case.now + granted, |claim| claim.wait_until),
+            wait_until: claim.map_or(case.now + granted.max(proof), |claim| claim.wait_until),
+            lease_over: claim.map_or(case.now + granted, |claim| claim.lease_over),
             last: case.now,
             phases: Phases {
                 raced: ms(led.since(noticed)),
@@ -183,18 +187,25 @@ const REMOTE_FENCE: Duration = Duration::from_millis(200);
 /// How often it is tried again afterwards, and what each try may cost: the lane is taken meanwhile.
 const FENCE_AGAIN: Duration = Duration::from_secs(5);
 const FENCE_LATER: Duration = Duration::from_millis(500);
+/// How often it is tried again while opening waits for it.
+const PROVE_AGAIN: Duration = Duration::from_secs(1);
 
 /// `master` is ours; the server stays read-only until the lease that was replaced cannot be in use any more.
 ///
 /// A lease that nobody gave up (its agent is gone) is as a rule over when its holder's session is: nothing is left to wait for,
 /// yet nobody says that the old server is read-only. It is fenced over the network before ours opens, where it answers.
+///
+/// Its holder may also write on acknowledgements (promise 7), until P after our quorum had stopped. That wait ends early where its
+/// server is proven read-only by a fence begun after its lease was over: from then on nothing opens it again.
 pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (topology, held) = holder(case)?;
     if is_published(case, &topology.record) || kept_read_only(&topology.record) {
         return None;
     }
     let promotion = promotion(case, memory, &topology.record)?;
-    let waits = !held.opened && case.now < promotion.wait_until;
+    let proven = proven_after_lease(case, promotion);
+    let waits = !held.opened && case.now < promotion.wait_until && !proven;
+    let for_proof = waits && case.now >= promotion.lease_over;
     let old = promotion.from.clone().filter(|name| name != case.me());
     // Over before the wait is: the action that opens must not find its lane taken by a host that is gone.
     let rest = promotion.wait_until.until(case.now);
@@ -202,12 +213,19 @@ pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let asked = promotion.remote_fence;
     // A busy lane drops an action: asked for until an answer is noted, or for as long as one may take.
     let tried = asked.is_some_and(|asked| remote_fence(case, asked).is_some() || case.now >= asked + limit * 2);
-    let unproven = promotion.cause == Reason::AgentLost && !case.writable() && case.healthy();
+    let again = asked.is_some_and(|asked| asked < promotion.lease_over || (tried && case.now >= asked + PROVE_AGAIN));
+    let tried = tried && !(for_proof && again);
+    promotion.remote_fence = asked.filter(|_| tried || !(for_proof && again));
+    let unproven = !proven && promotion.cause == Reason::AgentLost && !case.writable() && case.healthy();
     let old = old.filter(|_| !tried).and_then(|name| Some((name.clone(), topology.record.members.get(&name)?)));
     if !waits && (old.is_none() || !unproven) {
         return None;
     }
     let text = match waits {
+        true if for_proof => format!(
+            "promoted; waits {:.1} s until no acknowledgement can let the old primary write, or its server is proven read-only",
+            rest.as_secs_f64()
+        ),
         true => format!("promoted; waits {:.1} s until the old primary's lease cannot be in use", rest.as_secs_f64()),
         false => "promoted; the old primary's agent is gone: makes that server read-only over the network".to_owned(),
     };
@@ -223,8 +241,25 @@ pub fn wait_old_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     })
 }
 
+/// The last writer's server was made read-only over the network, begun when its lease was over (failsafe, interleaving 9).
+fn proven_after_lease(case: &Case<'_>, promotion: &Promotion) -> bool {
+    let last_writer = case.topology().and_then(|topology| {
+        let topology = &topology.record;
+        topology.members.get(topology.last_writer.as_ref()?)
+    });
+    let proven = case.view.server.fenced_remote.as_ref();
+    proven.zip(last_writer).is_some_and(|((uuid, begun), last)| {
+        uuid.eq_ignore_ascii_case(&last.server_uuid) && *begun >= promotion.lease_over
+    })
+}
+
 fn fence_remote(old: &Member, limit: Duration) -> MysqlAction {
-    MysqlAction::FenceRemote { address: old.address.clone(), server_uuid: old.server_uuid.clone(), limit }
+    MysqlAction::FenceRemote {
+        address: old.address.clone(),
+        server_uuid: old.server_uuid.clone(),
+        limit,
+        acknowledged: false,
+    }
 }
 
 /// How the last remote fence since `asked` came out: whether that server is proven read-only.
@@ -281,7 +316,8 @@ fn open_action(case: &Case<'_>, held: &Held, topology: &Topology) -> MysqlAction
 /// The server takes writes: name it.
 pub fn publish(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (topology, _) = holder(case)?;
-    if is_published(case, &topology.record) || !case.writable() || !case.may_write() {
+    // On acknowledgements alone nothing is published: `topology` would be rewritten in turn with members that name nobody.
+    if is_published(case, &topology.record) || !case.writable() || !case.leased() {
         return None;
     }
     memory.opened_incarnation = case.facts().map(|facts| facts.incarnation.clone());
@@ -396,7 +432,7 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
 /// Named again after the operator cleared what was set by hand.
 pub fn name_again(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let (topology, _) = holder(case)?;
-    if !kept_read_only(&topology.record) || !case.writable() || !case.may_write() {
+    if !kept_read_only(&topology.record) || !case.writable() || !case.leased() {
         return None;
     }
     memory.promotion = None;
@@ -455,8 +491,12 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     };
     let mut outcome = Outcome::wait(Role::Primary, reason, text);
     // Not while the server does not answer: a silent one would be declared NA by ourselves and back again.
+    if let Some(since) = memory.on_acknowledgements.take_if(|_| case.leased()) {
+        outcome = outcome.write(Purpose::Incident, vec![outage_is_over(case, since)]);
+    }
     if case.healthy()
         && case.writable()
+        && case.leased()
         && let Some(next) = changes::members_changed(&topology.record, case, rooms::enough_elsewhere(case, memory))
     {
         outcome =
@@ -476,6 +516,21 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     Some(outcome)
 }
 
+/// How long writes have gone on without ZooKeeper, for whoever asks later.
+fn outage_is_over(case: &Case<'_>, since: Moment) -> Op {
+    let length = case.now.since(since).as_secs_f64();
+    Op::Create(
+        Path::NewIncident,
+        Record::Incident(Incident {
+            at: case.view.wall.clone(),
+            kind: Reason::Failsafe,
+            subject: case.me().to_owned(),
+            noticed_by: case.me().to_owned(),
+            detail: format!("ZooKeeper could not be used: took writes on acknowledgements alone for {length:.1} s"),
+        }),
+    )
+}
+
 /// The channel to an earlier primary, stopped when this server was opened. One that points elsewhere is an operator's.
 fn left_over_channel(topology: &Topology, facts: &ServerFacts) -> bool {
     // Not while clients may still wait for the first acknowledgement: what is deleted and synced would hold it up.
@@ -487,5 +542,6 @@ fn left_over_channel(topology: &Topology, facts: &ServerFacts) -> bool {
 
 /// A lease for a claim: opened at once where nothing has to be waited for, which saves a renewal.
 pub(super) fn claim_lease(case: &Case<'_>, epoch: u64, wait_until: Moment) -> Option<Lease> {
-    own_lease(case, epoch, case.now >= wait_until)
+    let lease = own_lease(case, epoch, case.now >= wait_until)?;
+    Some(Lease { proof_ms: failsafe::claimed(case), ..lease })
 }

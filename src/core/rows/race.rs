@@ -13,6 +13,7 @@ use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::consent;
 use crate::core::election::{self, Lock, Standing};
+use crate::core::failsafe;
 use crate::core::gtid::GtidSet;
 use crate::core::memory::{Claim, Memory, Race};
 use crate::core::outcome::Outcome;
@@ -20,7 +21,6 @@ use crate::core::reason::Reason;
 use crate::core::records::{
     AgentRecord, DurabilityMode, MemberState, Mode, Progress, Role, ServerRecord, Topology, Vote,
 };
-use crate::core::time::Moment;
 use crate::core::view::{Health, IoThread, Seen, ServerFacts};
 
 /// What each place behind in the ranking costs.
@@ -44,8 +44,7 @@ pub(super) fn vacancy(case: &Case<'_>, memory: &Memory) -> Option<Reason> {
     }
     // The node outlives the lease when the ensemble was busy electing: sessions then start anew, leases do not. The
     // claim names the lease version that was seen unrenewed, so a primary that renews after all makes it fail.
-    let settled = since + case.view.own.renew_interval + case.view.own.op_timeout * 2;
-    let settled = case.now >= settled || fell_silent_early(case, memory);
+    let settled = case.now >= since + patience(case, memory, 2) || fell_silent_early(case, memory);
     (case.now >= case.lease_over_at() && settled).then_some(cause)
 }
 
@@ -59,6 +58,22 @@ fn fell_silent_early(case: &Case<'_>, memory: &Memory) -> bool {
     };
     let half = granted.saturating_sub(case.view.own.fencing_budget) / 2;
     case.now >= case.lease_over_at() && wrote <= lease.first_seen + half
+}
+
+/// How long after a break of our session a primary gets to be back before anybody races.
+///
+/// With the failsafe it may have gone on writing, with a lease long over, and each freezing would block its commits. So it gets
+/// one call more; and all of T as long as what we receive grows: writes go on then, and waiting costs nobody anything.
+fn patience(case: &Case<'_>, memory: &Memory, calls: u32) -> Duration {
+    let own = &case.view.own;
+    let failsafe = case.lease_node().is_some_and(|lease| lease.record.proof_ms > 0);
+    let moment = own.renew_interval + own.op_timeout * if failsafe { 2 } else { calls };
+    let lately = own.heartbeat_interval * 3;
+    let writes = memory.growth.grew().is_some_and(|grew| case.now.since(grew) <= lately);
+    match case.connected() {
+        Some((_, granted)) if failsafe && writes => moment.max(granted),
+        _ => moment,
+    }
 }
 
 /// The race of this agent under the present version of `topology`, begun when it first saw that nobody holds the role.
@@ -76,6 +91,7 @@ pub(super) fn enter<'m>(case: &Case<'_>, memory: &'m mut Memory, cause: Reason) 
         proving: None,
         proven: false,
         requeued: false,
+        closing: None,
     });
     Some(race)
 }
@@ -85,8 +101,7 @@ pub fn settle(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     vacancy(case, memory)?;
     let (since, _) = case.connected()?;
     let released = case.lease_node().is_some_and(|lease| lease.record.released);
-    let settled = since + case.view.own.renew_interval + case.view.own.op_timeout;
-    let settled = case.now >= settled || fell_silent_early(case, memory);
+    let settled = case.now >= since + patience(case, memory, 1) || fell_silent_early(case, memory);
     if released || settled || case.last_writer() == Some(case.me()) {
         return None;
     }
@@ -299,7 +314,7 @@ pub fn vote(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             // (interleaving 3, found by the exhaustive check). So it lands only beside what it was decided upon.
             let mut ops = vec![Op::Check(Path::Topology, topology.version)];
             ops.extend(case.lease_node().map(|lease| Op::Check(Path::Lease, lease.version)));
-            ops.push(Op::Create(Path::NewLock, Record::Vote(own_vote(case, facts, topology.version, priority))));
+            ops.push(Op::Create(Path::NewLock, Record::Vote(own_vote(case, memory, facts, priority)?)));
             return Some(
                 Outcome::wait(Role::Replica, Reason::Racing, "votes with what it has received")
                     .write(Purpose::Vote, ops)
@@ -321,15 +336,16 @@ fn is_ours(case: &Case<'_>, lock: &Seen<Vote>) -> bool {
     matches!(case.view.ensemble.session, crate::core::view::Session::Connected { id, .. } if id == lock.owner)
 }
 
-fn own_vote(case: &Case<'_>, facts: &ServerFacts, topology_version: i32, priority: u32) -> Vote {
-    Vote {
+fn own_vote(case: &Case<'_>, memory: &Memory, facts: &ServerFacts, priority: u32) -> Option<Vote> {
+    Some(Vote {
         name: case.me().to_owned(),
         received: facts.received(),
         priority,
-        topology_version,
+        topology_version: case.topology()?.version,
         incarnation: facts.incarnation.clone(),
         frozen: true,
-    }
+        frozen_ms: failsafe::milliseconds(failsafe::frozen_for(case, memory)),
+    })
 }
 
 fn rank(case: &Case<'_>, facts: &ServerFacts) -> u32 {
@@ -561,13 +577,16 @@ fn claim(case: &Case<'_>, memory: &mut Memory, cause: Reason, counted: &[Lock<'_
     let topology = case.topology()?;
     let next = changes::claimed(&topology.record, case, cause);
     let epoch = next.epoch;
-    let wait_until = case.lease_over_at();
     // Forced past a paused lease: there is no end to wait for, and whoever forced it was told so.
-    let wait_until = if consent::paused_lease(case) { case.now } else { wait_until };
+    let (lease_over, wait_until) = match consent::paused_lease(case) {
+        true => (case.now, case.now),
+        false => (case.lease_over_at(), case.lease_over_at().max(failsafe::over_at(case, counted))),
+    };
     let race = enter(case, memory, cause)?;
     race.expected = changes::expected(&topology.record, case);
     race.caught_up.get_or_insert(case.now);
-    race.claim = Some(Claim { at: case.now, wait_until: later(race.claim, wait_until) });
+    let claim = later(race.claim, Claim { at: case.now, wait_until, lease_over });
+    race.claim = Some(claim);
     let mut ops: Vec<Op> =
         counted.iter().map(|(sequence, lock)| Op::Check(Path::Lock(*sequence), lock.version)).collect();
     ops.push(Op::Set(Path::Topology, Record::Topology(next), topology.version));
@@ -575,12 +594,17 @@ fn claim(case: &Case<'_>, memory: &mut Memory, cause: Reason, counted: &[Lock<'_
         ops.push(Op::Delete(Path::Master, old.version));
     }
     ops.push(Op::Create(Path::Master, Record::Master(own_master(case, epoch)?)));
-    ops.push(write_lease(case, claim_lease(case, epoch, wait_until)?));
+    ops.push(write_lease(case, claim_lease(case, epoch, claim.wait_until)?));
     let text = format!("has everything that was received: claims epoch {epoch}");
     Some(Outcome::wait(Role::Replica, cause, text).write(Purpose::Claim, ops).urgent())
 }
 
 /// The wait of a later attempt, unless an earlier one whose answer never came had to wait longer.
-fn later(earlier: Option<Claim>, wait_until: Moment) -> Moment {
-    earlier.map_or(wait_until, |claim| claim.wait_until.max(wait_until))
+fn later(earlier: Option<Claim>, claim: Claim) -> Claim {
+    let Some(earlier) = earlier else { return claim };
+    Claim {
+        wait_until: claim.wait_until.max(earlier.wait_until),
+        lease_over: claim.lease_over.max(earlier.lease_over),
+        ..claim
+    }
 }

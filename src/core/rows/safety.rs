@@ -2,6 +2,7 @@
 
 use crate::core::action::{Action, Op, Path, Purpose};
 use crate::core::case::Case;
+use crate::core::failsafe;
 use crate::core::memory::Memory;
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
@@ -72,8 +73,12 @@ pub fn foreign_writable(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 /// else is going on. The fencing task does the same on its own at the lease's end; this row sees the other ways into
 /// that state (a restart after T, an operator's `SET GLOBAL`, a lease that another took).
 pub fn writable_without_lease(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
-    // Ours: by the marker, or because our name is. Who has neither may be a second agent beside the one that holds the lease.
-    let ours = case.view.own.managed || (case.topology().is_some() && case.connected().is_some());
+    // Ours: by the marker, by a lease of this process, or because our name is. Who has none of them may be a second agent beside
+    // the one that holds the lease. The lease counts before the name is taken in a new session: what is read first then may be
+    // that another epoch has begun, and a primary on acknowledgements ends there (failsafe; found by simulation).
+    let ours = case.view.own.managed
+        || case.view.held.as_ref().is_some_and(|held| held.opened && !held.inherited)
+        || (case.topology().is_some() && case.connected().is_some());
     // Offline alone is not enough: an account with CONNECTION_ADMIN still writes, and commits that wait for an
     // acknowledgement keep read-only from coming until the ladder's last rung ends them.
     let read_only = case.exited() || case.facts().is_none_or(|facts| facts.super_read_only);
@@ -105,11 +110,18 @@ pub fn no_zookeeper(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             match &memory.pause {
                 Some(_) => "paused: ZooKeeper cannot be used at this moment, and writes go on all the same".to_owned(),
                 None => format!(
-                    "ZooKeeper cannot be used at this moment; writes go on for {:.1} s at the most, then the server is made read-only",
-                    (held.until - case.view.own.fencing_budget).until(case.now).as_secs_f64()
+                    "ZooKeeper cannot be used at this moment; writes go on for {:.1} s at the most, then {}",
+                    (held.until - case.view.own.fencing_budget).until(case.now).as_secs_f64(),
+                    match failsafe::until(case) {
+                        Some(_) => "as long as replicas acknowledge them (failover.failsafe)",
+                        None => "the server is made read-only",
+                    }
                 ),
             },
         ),
+        _ if case.may_write() && case.writable() => {
+            Outcome::wait(Role::Primary, Reason::Failsafe, on_acknowledgements(case))
+        }
         _ if case.view.ensemble.complete => {
             Outcome::wait(Role::Unknown, Reason::Starting, "takes its name in ZooKeeper").urgent()
         }
@@ -119,6 +131,17 @@ pub fn no_zookeeper(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             "no answer from ZooKeeper; nothing is changed until it is back",
         ),
     })
+}
+
+/// The lease is over, and heartbeats are acknowledged.
+fn on_acknowledgements(case: &Case<'_>) -> String {
+    let sync = case.topology().map(|topology| topology.record.durability.sync.join(", ")).unwrap_or_default();
+    let left = failsafe::until(case).map(|until| (until - case.view.own.fencing_budget).until(case.now));
+    format!(
+        "ZooKeeper cannot be used; writes go on as long as {sync} acknowledge them (failover.failsafe); without another \
+         acknowledgement the server is made read-only in {:.1} s",
+        left.unwrap_or_default().as_secs_f64()
+    )
 }
 
 /// `topology` is there and cannot be read: nobody may act on a guess.

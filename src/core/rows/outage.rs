@@ -1,0 +1,154 @@
+//! The failsafe's own rows: ZooKeeper is back, or only its primary has lost it ([`crate::core::failsafe`]).
+
+use std::time::Duration;
+
+use super::adoption::own_master;
+use super::race::{enter, vacancy};
+use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
+use crate::core::case::Case;
+use crate::core::changes;
+use crate::core::consent;
+use crate::core::failsafe;
+use crate::core::memory::{Early, Memory};
+use crate::core::outcome::Outcome;
+use crate::core::reason::Reason;
+use crate::core::records::{Lease, Role};
+use crate::core::view::{IoThread, Seen};
+
+/// ZooKeeper is back without our `master`, or with that of our last session: the primary of the present epoch that may still
+/// write makes it anew. `topology` is rewritten, so that votes of a race that this ends are outdated (interleaving 3), and no other
+/// claim made from the version before lands.
+pub fn take_back(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+    case.connected()?;
+    case.member()?;
+    let topology = case.topology()?;
+    let lease = case.lease_node()?;
+    let record = &lease.record;
+    let ours = record.name == case.me()
+        && record.epoch == topology.record.epoch
+        && record.opened
+        && !record.released
+        && record.paused.is_none()
+        && record.proof_ms > 0
+        && case.last_writer() == Some(case.me());
+    let old = case.predecessors_master();
+    // With `master` there and a lease that holds nothing was lost but the session: P1, which leaves `topology` alone.
+    let lost = case.view.ensemble.master.here().is_none() || (old.is_some() && !case.leased());
+    if !ours || !lost || !case.may_write() || !case.writable() {
+        return None;
+    }
+    let next = Lease {
+        sequence: record.sequence + 1,
+        proof_ms: failsafe::milliseconds(failsafe::length(case)),
+        ..record.clone()
+    };
+    let mut ops =
+        vec![Op::Set(Path::Topology, Record::Topology(changes::taken_back(&topology.record, case)), topology.version)];
+    ops.extend(old.map(|master| Op::Delete(Path::Master, master.version)));
+    ops.push(Op::Create(Path::Master, Record::Master(own_master(case, topology.record.epoch)?)));
+    ops.push(Op::Set(Path::Lease, Record::Lease(next), lease.version));
+    let text = "ZooKeeper is back, nobody has taken the role over: makes its node master anew, the epoch stays";
+    Some(Outcome::wait(Role::Primary, Reason::Failsafe, text).write(Purpose::TakeBack, ops).urgent())
+}
+
+/// What making the old primary read-only may cost before a freeze: as a rule it takes some 30 ms.
+const CLOSE_FIRST: Duration = Duration::from_millis(600);
+
+/// Nobody holds `master`, and its last holder may still be writing on our acknowledgements: its server is made read-only over the
+/// network while it still gets them, so that commits in flight end. Once in a race, bounded, and only as long as we receive from it.
+pub fn close_first(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let cause = vacancy(case, memory)?;
+    let lease = case.lease_node().filter(|lease| !lease.record.released && lease.record.proof_ms > 0)?;
+    let receives = case.facts()?.channel.as_ref().is_some_and(|channel| channel.io != IoThread::No);
+    let old = case.last_writer().filter(|old| *old != case.me() && *old == lease.record.name)?;
+    let member = case.topology()?.record.members.get(old)?;
+    let race = enter(case, memory, cause)?;
+    let asked = *race.closing.get_or_insert(case.now);
+    let of = |kind, at| kind == MysqlKind::FenceRemote && at >= asked;
+    let server = &case.view.server;
+    let answered = server.failure.as_ref().is_some_and(|failure| of(failure.kind, failure.at))
+        || server.done.is_some_and(|(kind, at)| of(kind, at));
+    // A busy lane drops an action: asked for until an answer is noted, or for as long as one may take.
+    if !receives || answered || case.now >= asked + CLOSE_FIRST * 3 / 2 {
+        return None;
+    }
+    let text = format!("no primary; {old} may still take writes: makes its server read-only over the network first");
+    let fence = MysqlAction::FenceRemote {
+        address: member.address.clone(),
+        server_uuid: member.server_uuid.clone(),
+        limit: CLOSE_FIRST,
+        acknowledged: true,
+    };
+    Some(Outcome::wait(Role::Replica, cause, text).mysql(fence).urgent())
+}
+
+/// How long a host may take to accept or refuse a connection: a round trip on a network on which replication works.
+const REACH: Duration = Duration::from_millis(300);
+/// How often one that answers is looked at again.
+const REACH_AGAIN: Duration = Duration::from_millis(500);
+
+/// The lease has not been renewed for T − P, and the server of its holder does not answer: nothing is received from it until it is
+/// renewed. This is no vote; it lets P pass while the session expires. A lost packet is not yet silence: what we receive must
+/// have stopped growing too.
+pub fn freeze_early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let lease = unrenewed(case, memory);
+    let Some(lease) = lease else {
+        memory.early = None;
+        return None;
+    };
+    let stopped = case.facts()?.channel.as_ref().is_none_or(|channel| channel.io == IoThread::No);
+    let known = memory.early.filter(|early| early.lease == lease.version);
+    if stopped && known.is_none_or(|early| !early.silent) {
+        return None; // not by us
+    }
+    let name = &lease.record.name;
+    let due = Early { lease: lease.version, asked: case.now, silent: false };
+    let early = memory.early.insert(known.unwrap_or(due));
+    let of = |kind, at| kind == MysqlKind::Reach && at >= early.asked;
+    let server = &case.view.server;
+    let failed = server.failure.as_ref().filter(|failure| of(failure.kind, failure.at)).map(|failure| failure.at);
+    let answered = server.done.filter(|(kind, at)| of(*kind, *at)).map(|(_, at)| at);
+    let grew = memory.growth.grew();
+    let still_writes = failed.is_some_and(|failed| grew.is_some_and(|grew| grew > failed));
+    let lately = grew.is_some_and(|grew| case.now.since(grew) < case.view.own.heartbeat_interval);
+    early.silent |= failed.is_some() && !lately;
+    if early.silent {
+        let text = format!("{name} does not renew its lease and its server does not answer: receives nothing from it");
+        let outcome = Outcome::wait(Role::Replica, Reason::FrozenEarly, text).urgent();
+        return Some(if stopped { outcome } else { outcome.mysql(MysqlAction::StopIo) });
+    }
+    let looked = answered.or(failed.filter(|_| still_writes));
+    if looked.is_some_and(|at| case.now < at + REACH_AGAIN) {
+        return None;
+    }
+    let text = format!("{name} does not renew its lease: looks whether its server answers");
+    let outcome = Outcome::wait(Role::Replica, Reason::Following, text).urgent();
+    if failed.is_some() && looked.is_none() {
+        return Some(outcome); // until it is certain that nothing comes any more
+    }
+    if looked.is_some() {
+        early.asked = case.now;
+    }
+    let address = case.topology()?.record.members.get(name)?.address.clone();
+    Some(outcome.mysql(MysqlAction::Reach { address, limit: REACH }))
+}
+
+/// The lease of the present primary, where it is about to be T − P old and this agent could vote.
+fn unrenewed<'a>(case: &Case<'a>, memory: &Memory) -> Option<&'a Seen<Lease>> {
+    case.connected()?;
+    case.member()?;
+    let epoch = case.topology()?.record.epoch;
+    let master = &case.others_master()?.record;
+    let lease = case.lease_node()?;
+    let record = &lease.record;
+    let holds = record.name == master.name && record.epoch == epoch && master.epoch == epoch;
+    if !holds || record.released || record.paused.is_some() || record.proof_ms == 0 || !case.healthy() {
+        return None;
+    }
+    // Nobody freezes before somebody may lead (`consent`).
+    if consent::barred(case, memory).is_some() {
+        return None;
+    }
+    let old = Duration::from_millis(record.ttl_ms.saturating_sub(record.proof_ms)).saturating_sub(REACH);
+    (case.now >= lease.first_seen + old).then_some(lease)
+}
