@@ -90,7 +90,7 @@ impl Agent {
             cluster: "orders".into(),
             name: format!("db{}", id + 1),
             address: address(id),
-            zone: None,
+            zone: plan.zones.get(id).map(|zone| (*zone).to_owned()),
             tags: Default::default(),
             home: None,
             boot_id: format!("boot{id}-{boot}"),

@@ -13,12 +13,17 @@ use super::world::{TROUBLE, World};
 impl World {
     pub(crate) fn trouble(&mut self) {
         self.operator_watches();
-        self.edit_files(self.t >= TROUBLE);
+        if !self.plan.quiet {
+            self.edit_files(self.t >= TROUBLE);
+        }
         if self.t >= TROUBLE {
-            if self.faults {
+            if self.faults || std::mem::take(&mut self.plan.quiet) {
                 self.no_more_trouble();
             }
             return;
+        }
+        if self.plan.quiet {
+            return; // but rooms
         }
         if self.t >= self.next_fault {
             self.faults = true;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use mysql_ha_agent::core::records::{DurabilityMode, Mode};
 
 use super::chance::Chance;
+use super::rooms::ZONES;
 
 /// An index below `end`.
 pub(crate) fn below(chance: &mut Chance, end: usize) -> usize {
@@ -26,6 +27,10 @@ pub(crate) struct Plan {
     pub(crate) force: bool,
     /// Agents, guards and hosts freeze, guards die, two hosts lose each other.
     pub(crate) more_faults: bool,
+    /// The room of each host; empty: none has one.
+    pub(crate) zones: Vec<&'static str>,
+    /// Nothing goes wrong but whole rooms.
+    pub(crate) quiet: bool,
 }
 
 impl Plan {
@@ -41,7 +46,17 @@ impl Plan {
             guards: false,
             force: false,
             more_faults: false,
+            zones: vec![],
+            quiet: false,
         }
+    }
+
+    /// Five hosts in three rooms, with or without other faults.
+    pub(crate) fn rooms(chance: &mut Chance) -> Self {
+        let [guards, more_faults, quiet] = [70, 50, 50].map(|percent| chance.percent(percent));
+        let (hosts, zones) = (ZONES.len(), ZONES.to_vec());
+        let modes = vec![Mode::Automatic; hosts];
+        Self { hosts, modes, guards, more_faults, zones, quiet, ..Self::plain(chance) }
     }
 
     /// Any mixture of what an operator can set up.
@@ -57,7 +72,8 @@ impl Plan {
             _ => {}
         }
         let [guards, force, more_faults] = [70, 30, 70].map(|percent| chance.percent(percent));
-        Self { hosts, durability, k, max_lag, cooldown: Duration::ZERO, modes, guards, force, more_faults }
+        let (cooldown, zones, quiet) = (Duration::ZERO, vec![], false);
+        Self { hosts, durability, k, max_lag, cooldown, modes, guards, force, more_faults, zones, quiet }
     }
 
     /// How many acknowledgements a commit waits for.
@@ -73,8 +89,17 @@ impl Plan {
     pub(crate) fn text(&self) -> String {
         let manual = self.modes.iter().filter(|mode| **mode == Mode::Manual).count();
         format!(
-            "{} hosts, {:?}, k = {}, max_lag {:?}, cooldown {:?}, {manual} manual, guards: {}, --allow-data-loss: {}, more faults: {}",
-            self.hosts, self.durability, self.k, self.max_lag, self.cooldown, self.guards, self.force, self.more_faults
+            "{} hosts, {:?}, k = {}, max_lag {:?}, cooldown {:?}, {manual} manual, guards: {}, --allow-data-loss: {}, more faults: {}, rooms: {:?}, quiet: {}",
+            self.hosts,
+            self.durability,
+            self.k,
+            self.max_lag,
+            self.cooldown,
+            self.guards,
+            self.force,
+            self.more_faults,
+            self.zones,
+            self.quiet
         )
     }
 }

@@ -18,6 +18,7 @@ use super::mysqld::{Mysqld, Tx};
 use super::outage::Outages;
 use super::plan::{Plan, below};
 use super::promises::Seen;
+use super::rooms::Rooms;
 
 /// One tick, milliseconds.
 const TICK: u64 = 10;
@@ -35,6 +36,8 @@ pub(crate) enum Story {
     Mixed,
     /// Nothing goes wrong but outages of the whole ensemble.
     Calm,
+    /// Whole rooms go wrong, in one half of the seeds nothing else.
+    Rooms,
 }
 
 pub(crate) struct World {
@@ -46,6 +49,7 @@ pub(crate) struct World {
     pub(crate) files: Files,
     pub(crate) zk: Zookeeper,
     pub(crate) outages: Outages,
+    pub(crate) rooms: Rooms,
     /// Nothing goes wrong but outages of the whole ensemble.
     pub(crate) calm: bool,
     pub(crate) servers: Vec<Mysqld>,
@@ -75,6 +79,7 @@ impl World {
         let mut plan = match story {
             Story::Plain | Story::Calm => Plan::plain(&mut chance),
             Story::Mixed => Plan::mixed(&mut more),
+            Story::Rooms => Plan::rooms(&mut more),
         };
         let hosts: Vec<Host> = (0..plan.hosts).map(|_| Host::new(&mut chance)).collect();
         plan.cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
@@ -84,6 +89,7 @@ impl World {
             files: Files::new(seed, &plan),
             zk: Zookeeper::default(),
             outages: Outages::new(seed, story == Story::Calm, plan.hosts),
+            rooms: Rooms::new(seed, story == Story::Rooms),
             calm: story == Story::Calm,
             servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements())).collect(),
             agents: ids.clone().map(|id| Agent::new(id, 1, 1, &plan, 0)).collect(),
@@ -128,7 +134,10 @@ impl World {
     pub(crate) fn run(&mut self) {
         while self.t < END {
             self.t += TICK;
-            self.outages(TROUBLE);
+            if !self.plan.quiet {
+                self.outages(TROUBLE);
+            }
+            self.rooms();
             if !self.outages.stands_still() {
                 self.zk.expire(self.t);
             }
