@@ -34,6 +34,7 @@ pub static TABLE: &[Row] = &[
     row("S2", "another server has our UUID: leave, nothing changed", safety::duplicate_uuid),
     row("S3", "a writable stranger in an existing cluster: leave, nothing changed", safety::foreign_writable),
     row("S4", "writable without a lease that holds: fence", safety::writable_without_lease),
+    row("F11", "ZooKeeper just lost, and the primary does not answer: stop the IO thread early", outage::freeze_blind),
     row("S5", "ZooKeeper cannot be asked: decide nothing", safety::no_zookeeper),
     row("S6", "topology cannot be read: roles stay", safety::unreadable_topology),
     row("S7", "a master node of ours without a lease: remove it", safety::stray_master),

@@ -70,7 +70,8 @@ pub fn sent_by(before: Option<&Seen<Lease>>, lease: &Lease, session: Session, se
     let Some(before) = before else { return seen };
     let (Some(earlier), Some(this)) = (&before.record.sent, &lease.sent) else { return seen };
     let watched = matches!(session, Session::Connected { since, .. } if since <= before.first_seen);
-    if watched || earlier.instance != this.instance || this.at_us < earlier.at_us {
+    let one_process = before.record.name == lease.name && earlier.instance == this.instance;
+    if watched || !one_process || this.at_us < earlier.at_us {
         return seen;
     }
     // Both are rounded down: they may lie a microsecond further apart.
@@ -280,6 +281,7 @@ mod tests {
         assert_eq!(by(Some(&before), &lease("a", 9900), back), ms(52_600));
         // Nothing to measure by: another process, no mark, nothing seen before.
         assert_eq!(by(Some(&before), &lease("b", 7500), back), ms(52_600));
+        assert_eq!(by(Some(&before), &Lease { name: "db2".into(), ..lease("a", 7500) }, back), ms(52_600));
         assert_eq!(by(Some(&before), &Lease { sent: None, ..lease("a", 7500) }, back), ms(52_600));
         assert_eq!(by(None, &lease("a", 7500), back), ms(52_600));
         // Watched all the while: its sight counts, even though the holder's clock (that of a machine that was paused)

@@ -221,12 +221,34 @@ fn the_others(case: Add<'_>) {
         w.channel().io = IoThread::No;
     });
     case("F10", "frozen_early", "", "frozen it stays", frozen.clone());
-    let renewed = frozen.with(|w| {
+    let renewed = frozen.clone().with(|w| {
         if let Node::Here(lease) = &mut w.view.ensemble.lease {
             (lease.version, lease.first_seen) = (VERSION + 1, w.now);
         }
     });
     case("F5", "repointing", "Follow", "the lease is renewed after all: it follows again", renewed);
+    let seen_later = |sent: u64| {
+        frozen.clone().with(move |w| {
+            if let Node::Here(lease) = &mut w.view.ensemble.lease {
+                (lease.version, lease.first_seen) = (VERSION + 1, w.now - ms(sent));
+            }
+        })
+    };
+    case("F10", "frozen_early", "", "a renewal of before, seen after a break, changes nothing", seen_later(5700));
+    case("F5", "repointing", "Follow", "one that is younger does", seen_later(5699));
+    let blind = |w: &mut World| {
+        w.view.ensemble.session = Session::Lost { since: w.now };
+        w.view.ensemble.complete = false;
+    };
+    case("F11", "following", "Reach", "the same as it loses ZooKeeper too", unrenewed(ms(5700)).with(blind));
+    case("F11", "frozen_early", "StopIo", "its server does not answer", looked(Some(1000), true).with(blind));
+    case("F11", "frozen_early", "", "frozen it stays", frozen.clone().with(blind));
+    let over = |w: &mut World| w.now = NOW + ms(4000);
+    case("F11", "frozen_early", "", "also when the lease is over", frozen.clone().with(blind).with(over));
+    case("S5", "no_zookeeper", "", "it does not begin then", unrenewed(ms(10_000)).with(blind));
+    case("S5", "no_zookeeper", "", "nor before it is old", unrenewed(ms(5699)).with(blind));
+    let not_yet = |w: &mut World| w.view.own.instance = "another".into();
+    case("S5", "no_zookeeper", "", "nor before its name is taken", unrenewed(ms(6000)).with(blind).with(not_yet));
     let cooling = unrenewed(ms(6000)).with(|w| {
         let opened = w.memory.opened_epoch.as_mut().unwrap();
         (opened.failover, opened.at) = (true, NOW);

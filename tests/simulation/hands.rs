@@ -203,8 +203,9 @@ impl World {
                     }
                 }
                 if late {
-                    // The statement that waits is killed, or ends with its connection.
-                    self.servers[old].closing = false;
+                    // The statement that waits is killed, or ends with its connection. One of its own agent's, on a server that
+                    // this one never reached, does not.
+                    self.servers[old].closing &= !self.reaches(i, old);
                     return Done::Failed("no answer in time".into());
                 }
                 Done::NotYet

@@ -13,7 +13,7 @@ use crate::core::memory::{Early, Memory};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
 use crate::core::records::{Lease, Role};
-use crate::core::view::{IoThread, Seen};
+use crate::core::view::{IoThread, Seen, Session};
 
 /// ZooKeeper is back without our `master`, or with that of our last session: the primary of the present epoch that may still
 /// write makes it anew. `topology` is rewritten, so that votes of a race that this ends are outdated (interleaving 3), and no other
@@ -91,19 +91,39 @@ const REACH_AGAIN: Duration = Duration::from_millis(500);
 /// renewed. This is no vote; it lets P pass while the session expires. A lost packet is not yet silence: what we receive must
 /// have stopped growing too.
 pub fn freeze_early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    case.connected()?;
+    early(case, memory)
+}
+
+/// The same while we have just lost ZooKeeper as well: the host that died ran the ensemble's leader, and electing another may take
+/// all of T. Stopping to receive needs no session (starting to does), and costs nothing here: that host is not reached.
+/// Only until the lease is over, so that a long outage of the ensemble, in which hosts may lose each other for a moment,
+/// does not stop a replica that its primary needs; nothing is gained by it then.
+pub fn freeze_blind(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let Session::Lost { .. } = case.view.ensemble.session else { return None };
+    let ours = case.agent(case.me()).is_some_and(|agent| agent.instance == case.view.own.instance);
+    let late = case.now >= case.lease_over_at() && memory.early.is_none_or(|early| !early.silent);
+    if !ours || late || case.writable() || case.lease().is_some() {
+        return None;
+    }
+    early(case, memory)
+}
+
+fn early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let lease = unrenewed(case, memory);
     let Some(lease) = lease else {
         memory.early = None;
         return None;
     };
     let stopped = case.facts()?.channel.as_ref().is_none_or(|channel| channel.io == IoThread::No);
-    let known = memory.early.filter(|early| early.lease == lease.version);
+    // A renewal of before the silence that is seen only now, after a break, is no reason to begin anew.
+    let known = memory.early.filter(|early| early.lease == lease.version || (early.silent && stopped));
     if stopped && known.is_none_or(|early| !early.silent) {
         return None; // not by us
     }
     let name = &lease.record.name;
     let due = Early { lease: lease.version, asked: case.now, silent: false };
-    let early = memory.early.insert(known.unwrap_or(due));
+    let early = memory.early.insert(Early { lease: lease.version, ..known.unwrap_or(due) });
     let of = |kind, at| kind == MysqlKind::Reach && at >= early.asked;
     let server = &case.view.server;
     let failed = server.failure.as_ref().filter(|failure| of(failure.kind, failure.at)).map(|failure| failure.at);
@@ -135,7 +155,6 @@ pub fn freeze_early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// The lease of the present primary, where it is about to be T − P old and this agent could vote.
 fn unrenewed<'a>(case: &Case<'a>, memory: &Memory) -> Option<&'a Seen<Lease>> {
-    case.connected()?;
     case.member()?;
     let epoch = case.topology()?.record.epoch;
     let master = &case.others_master()?.record;
