@@ -17,6 +17,7 @@ use super::host::Host;
 use super::mysqld::{Mysqld, Tx};
 use super::outage::Outages;
 use super::plan::{Plan, below};
+use super::power::Power;
 use super::promises::Seen;
 
 /// One tick, milliseconds.
@@ -35,6 +36,8 @@ pub(crate) enum Story {
     Mixed,
     /// Nothing goes wrong but outages of the whole ensemble.
     Calm,
+    /// All of them, and hosts that lose their power, and with it what was not synced.
+    Power,
 }
 
 pub(crate) struct World {
@@ -46,6 +49,7 @@ pub(crate) struct World {
     pub(crate) files: Files,
     pub(crate) zk: Zookeeper,
     pub(crate) outages: Outages,
+    pub(crate) power: Option<Power>,
     /// Nothing goes wrong but outages of the whole ensemble.
     pub(crate) calm: bool,
     pub(crate) servers: Vec<Mysqld>,
@@ -75,6 +79,7 @@ impl World {
         let mut plan = match story {
             Story::Plain | Story::Calm => Plan::plain(&mut chance),
             Story::Mixed => Plan::mixed(&mut more),
+            Story::Power => Plan::lossless(&mut more),
         };
         let hosts: Vec<Host> = (0..plan.hosts).map(|_| Host::new(&mut chance)).collect();
         plan.cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
@@ -84,6 +89,7 @@ impl World {
             files: Files::new(seed, &plan),
             zk: Zookeeper::default(),
             outages: Outages::new(seed, story == Story::Calm, plan.hosts),
+            power: (story == Story::Power).then(|| Power::new(seed)),
             calm: story == Story::Calm,
             servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements())).collect(),
             agents: ids.clone().map(|id| Agent::new(id, 1, 1, &plan, 0)).collect(),
@@ -192,7 +198,7 @@ impl World {
 
     fn replicate(&mut self) {
         for i in 0..self.plan.hosts {
-            let applies = !self.servers[i].slow || self.chance.percent(15);
+            let applies = (!self.servers[i].slow || self.chance.percent(15)) && !self.servers[i].stalled;
             if applies {
                 self.servers[i].apply();
                 self.servers[i].apply();
