@@ -86,6 +86,11 @@ const TABLE: &[Row] = &[
         "received shrinks",
         &[
             ("tests/exhaustive/each_rule.rs", "received_shrinks"),
+            ("tests/simulation/main.rs", "hosts_lose_what_was_not_synced"),
+            ("src/core/election.rs", "a_vote_from_another_life_does_not_count"),
+            ("tests/decisions/durability.rs", "a_new_life_is_recorded_beside_the_record_that_shows_it"),
+            ("tests/decisions/durability.rs", "who_waits_for_votes_says_whose_do_not_count_and_what_helps"),
+            ("tests/decisions/durability.rs", "a_member_that_leaves_s_takes_its_life_along_and_a_winner_needs_none"),
             ("tests/mysql_control/interleavings.rs", "relay_log_recovery_throws_away_what_was_acknowledged"),
             ("tests/mysql_control/interleavings.rs", "the_shipped_settings_keep_relay_logs"),
         ],

@@ -219,6 +219,7 @@ pub(crate) fn topology(epoch: u64) -> Record {
             sync_replicas: 1,
             retiring: vec![],
             floor: GtidSet::new(),
+            incarnations: Default::default(),
         },
         handover: None,
         forced: None,

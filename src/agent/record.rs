@@ -62,6 +62,7 @@ fn server_record(server: &Server, facts: &ServerFacts, age: Duration, intends: b
         acknowledges: Some(!exited && (intends || facts.semi_sync.may_acknowledge())),
         acknowledging: !exited && facts.semi_sync.replica.is_some_and(|replica| replica.active),
         errant: server.errant.clone(),
+        incarnation: Some(facts.life().to_owned()),
     }
 }
 

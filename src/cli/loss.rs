@@ -70,7 +70,7 @@ fn candidate(case: &Case<'_>, topology: &Topology, name: &str) -> Candidate {
 fn missing(case: &Case<'_>, topology: &Topology, fit: &[&AgentRecord]) -> Option<String> {
     let votes: Vec<Seen<Vote>> = fit.iter().filter_map(|agent| vote(agent)).collect();
     let counted: Vec<election::Lock<'_>> = (0..).zip(&votes).collect();
-    if let Some(missing) = election::quorum_missing(&counted, &topology.durability, case.last_writer()) {
+    if let Some(missing) = election::quorum_missing(&counted, &case.counted_by()?, case.last_writer()) {
         return Some(missing);
     }
     if topology.durability.mode == DurabilityMode::Async {
@@ -88,7 +88,7 @@ fn vote(agent: &AgentRecord) -> Option<Seen<Vote>> {
         received: server.received(),
         priority: agent.priority,
         topology_version: 0,
-        incarnation: String::new(),
+        incarnation: server.incarnation.clone().unwrap_or_default(),
         frozen: true,
         frozen_ms: 0,
     };

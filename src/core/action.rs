@@ -259,6 +259,7 @@ pub enum Path {
 
 /// What is written.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a transaction holds a handful of them, for a moment")]
 pub enum Record {
     /// `topology`
     Topology(Topology),

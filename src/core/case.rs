@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::failsafe;
 use super::memory::Memory;
-use super::records::{AgentRecord, Lease, Master, Member, Topology};
+use super::records::{AgentRecord, Durability, Lease, Master, Member, Topology};
 use super::time::Moment;
 use super::view::{Health, Held, Process, Seen, ServerFacts, Session, View};
 
@@ -169,6 +169,21 @@ impl<'a> Case<'a> {
         let opened =
             self.lease_node().map(|lease| &lease.record).filter(|lease| lease.opened && lease.epoch == topology.epoch);
         opened.map(|lease| lease.name.as_str()).or(topology.last_writer.as_deref())
+    }
+
+    /// What the votes of a race are counted by: `topology.durability`. An epoch that was claimed and never opened has acknowledged
+    /// nothing, and all that was acknowledged before stands in its floor. So it does not matter then in which life a member holds
+    /// it (interleaving 7); the last writer may have been told apart from the claimer's set, and would be waited for in vain (found
+    /// by simulation).
+    #[must_use]
+    pub fn counted_by(&self) -> Option<Durability> {
+        let topology = &self.topology()?.record;
+        let mut durability = topology.durability.clone();
+        let lease = self.lease_node().map(|lease| &lease.record);
+        if lease.is_some_and(|lease| lease.epoch == topology.epoch && !lease.opened) && topology.primary.is_none() {
+            durability.incarnations.clear();
+        }
+        Some(durability)
     }
 
     /// When the lease as it stands in ZooKeeper cannot be in use any more: T since this version was first seen here,

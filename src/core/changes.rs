@@ -37,6 +37,7 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
             sync_replicas: own.sync_replicas,
             retiring: Vec::new(),
             floor: GtidSet::new(),
+            incarnations: BTreeMap::new(),
         },
         handover: None,
         forced: None,
@@ -45,6 +46,7 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
     // Every replica may acknowledge: an operator may have set it so.
     if own.durability == DurabilityMode::Lossless {
         topology.durability.sync = topology.members.keys().filter(|name| **name != own.name).cloned().collect();
+        note_incarnations(&mut topology.durability, case);
     }
     Some(topology)
 }
@@ -80,6 +82,7 @@ pub fn handed_over(topology: &Topology, case: &Case<'_>, handover: Handover) -> 
     if durability.mode == DurabilityMode::Lossless && !durability.is_enough(others) {
         durability.sync.push(case.me().to_owned());
         durability.floor = handover.final_set.clone();
+        durability.incarnations.extend(case.facts().map(|facts| (case.me().to_owned(), facts.life().to_owned())));
     }
     next.handover = Some(handover);
     next
@@ -117,6 +120,7 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
     if let Some(facts) = case.facts() {
         // What the winner holds is the least that any later candidate must hold (interleaving 5).
         next.durability.floor = facts.executed.clone();
+        note_own_incarnation(&mut next.durability, case);
         next.lost = expected(topology, case).subtract(&facts.executed);
     }
     next
@@ -155,7 +159,39 @@ pub fn published(topology: &Topology, case: &Case<'_>) -> Topology {
     // S as it was carried over: whoever else follows is recorded before it may acknowledge.
     next.durability.sync.retain(|name| name != case.me());
     next.durability.retiring.clear();
+    note_incarnations(&mut next.durability, case);
     next
+}
+
+/// In which life each member of S is counted on. Whoever joins is taken as it stands: it has acknowledged nothing yet that is
+/// asked of it, and what it acknowledges once it is recorded it receives in this life or a later one (interleaving 7). A known one
+/// changes only in row D9.
+pub fn note_incarnations(durability: &mut Durability, case: &Case<'_>) {
+    if durability.mode == DurabilityMode::Async {
+        durability.incarnations.clear();
+        return;
+    }
+    let Durability { sync, incarnations, .. } = durability;
+    incarnations.retain(|name, _| sync.contains(name));
+    for name in sync.iter().filter(|name| *name != case.me()) {
+        match case.agent(name).and_then(|agent| agent.server.as_ref()).map(|server| &server.incarnation) {
+            Some(Some(life)) => drop(incarnations.entry(name.clone()).or_insert_with(|| life.clone())),
+            // An agent of an earlier version has come instead: counted as it always was.
+            Some(None) => drop(incarnations.remove(name)),
+            None => {}
+        }
+    }
+    note_own_incarnation(durability, case);
+}
+
+/// Whoever takes writes has executed what it acknowledges, in whichever life: the last writer needs nobody (interleaving 13).
+/// But where its commits are not synced its host's crash may lose the last of them.
+fn note_own_incarnation(durability: &mut Durability, case: &Case<'_>) {
+    let Some(facts) = case.facts() else { return };
+    durability.incarnations.remove(case.me());
+    if durability.mode == DurabilityMode::Lossless && !facts.synced_commits {
+        durability.incarnations.insert(case.me().to_owned(), facts.life().to_owned());
+    }
 }
 
 /// Members and their states as the primary sees them; none where nothing changed. `elsewhere`: enough members of S in other
@@ -179,6 +215,7 @@ pub fn members_changed(topology: &Topology, case: &Case<'_>, elsewhere: bool) ->
         };
         let joining: Vec<String> = next.members.iter().filter_map(joins).collect();
         durability.sync.extend(joining);
+        note_incarnations(durability, case);
     }
     (next != *topology).then_some(next)
 }

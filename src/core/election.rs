@@ -58,14 +58,16 @@ pub fn best_source<'a>(counted: &[Lock<'a>], me: &str, missing: &GtidSet) -> Opt
 /// A commit waited for k acknowledgements of members of S, so at least k of them hold it; of any
 /// |S| − k + 1 members one does. A frozen one can acknowledge nothing more, so the union of so many frozen
 /// received sets holds every acknowledged commit. The last writer with its data holds all it ever acknowledged and
-/// needs nobody else (interleaving 13).
+/// needs nobody else (interleaving 13). Neither is so in a life in which a server may hold less than it has acknowledged: such
+/// a vote is fetched from, and does not count (interleaving 7).
 #[must_use]
 pub fn quorum_missing(counted: &[Lock<'_>], durability: &Durability, last_writer: Option<&str>) -> Option<String> {
     if durability.mode == DurabilityMode::Async {
         return None;
     }
-    let voted = |name: &str| counted.iter().any(|(_, lock)| lock.record.name == name);
-    if last_writer.is_some_and(voted) {
+    let vote = |name: &str| counted.iter().find(|(_, lock)| lock.record.name == name).map(|(_, lock)| &lock.record);
+    let counts = |name: &str| vote(name).is_some_and(|vote| durability.kept_all(name, &vote.incarnation));
+    if last_writer.is_some_and(counts) {
         return None;
     }
     if durability.degraded || durability.sync.is_empty() {
@@ -75,12 +77,40 @@ pub fn quorum_missing(counted: &[Lock<'_>], durability: &Durability, last_writer
     }
     let k = usize::try_from(durability.k()).unwrap_or(usize::MAX);
     let needed = (durability.sync.len() + 1).saturating_sub(k).max(1);
-    let have = durability.sync.iter().filter(|name| voted(name)).count();
+    let have = durability.sync.iter().filter(|name| counts(name)).count();
     if have >= needed {
         return None;
     }
-    let absent: Vec<&str> = durability.sync.iter().map(String::as_str).filter(|name| !voted(name)).collect();
-    Some(format!("{have} of {needed} votes of {}, missing: {}", durability.sync.join(", "), absent.join(", ")))
+    let mut text = format!("{have} of {needed} votes of {}", durability.sync.join(", "));
+    let absent: Vec<&str> = durability.sync.iter().map(String::as_str).filter(|name| vote(name).is_none()).collect();
+    if !absent.is_empty() {
+        text.push_str(&format!(", missing: {}", absent.join(", ")));
+    }
+    text.push_str(&not_counted(counted, durability, last_writer).unwrap_or_default());
+    Some(text)
+}
+
+/// Whose votes do not count for the life they are from, why, and what helps.
+fn not_counted(counted: &[Lock<'_>], durability: &Durability, last_writer: Option<&str>) -> Option<String> {
+    let asked = |name: &String| durability.sync.contains(name) || last_writer == Some(name);
+    let all: Vec<&str> = counted
+        .iter()
+        .map(|(_, lock)| &lock.record)
+        .filter(|vote| asked(&vote.name) && !durability.kept_all(&vote.name, &vote.incarnation))
+        .map(|vote| vote.name.as_str())
+        .collect();
+    if all.is_empty() {
+        return None;
+    }
+    let helps = match last_writer {
+        Some(name) if !all.contains(&name) => format!("bring the last primary, {name}, back; if it is lost for good"),
+        _ => "at the last".to_owned(),
+    };
+    Some(format!(
+        "; not counted: {} (its host was restarted, and it may have lost what it had acknowledged): {helps}, 'promote NAME \
+         --allow-data-loss'",
+        all.join(", ")
+    ))
 }
 
 /// How many candidates are likely ahead of us: by what was last published, received set first, then priority, then
@@ -111,6 +141,8 @@ impl Standing<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::core::time::Moment;
 
@@ -137,6 +169,7 @@ mod tests {
             sync_replicas: k,
             retiring: Vec::new(),
             floor: GtidSet::new(),
+            incarnations: BTreeMap::new(),
         }
     }
 
@@ -178,6 +211,32 @@ mod tests {
         let mut degraded = lossless(&["b", "c"], 1);
         degraded.degraded = true;
         assert!(quorum_missing(&locks, &degraded, Some("a")).is_some());
+    }
+
+    #[test]
+    fn interleaving_07_a_vote_from_another_life_does_not_count() {
+        let all = [vote("b", 5, 4), vote("c", 7, 4)];
+        let locks: Vec<Lock<'_>> = all.iter().enumerate().map(|(at, lock)| (at as i64, lock)).collect();
+        let in_lives = |lives: &[(&str, &str)]| {
+            let incarnations = lives.iter().map(|(name, life)| ((*name).to_owned(), (*life).to_owned())).collect();
+            Durability { incarnations, ..lossless(&["b", "c"], 1) }
+        };
+        assert_eq!(quorum_missing(&locks, &in_lives(&[("b", "life"), ("c", "life")]), Some("a")), None);
+        let missing = quorum_missing(&locks, &in_lives(&[("b", "life"), ("c", "earlier")]), Some("a")).unwrap();
+        for part in ["1 of 2", "not counted: c (", "bring the last primary, a, back", "--allow-data-loss"] {
+            assert!(missing.contains(part), "{missing}");
+        }
+        assert!(!missing.contains("missing"), "it is there: {missing}");
+        assert_eq!(received(&locks).count(), 7, "fetched from all the same");
+        assert_eq!(
+            quorum_missing(&locks, &in_lives(&[("c", "earlier")]), Some("b")),
+            None,
+            "the last writer needs nobody"
+        );
+        let unsynced = in_lives(&[("c", "earlier"), ("b", "earlier")]);
+        assert!(quorum_missing(&locks, &unsynced, Some("b")).is_some(), "unless it may have lost commits");
+        let two = Durability { sync_replicas: 2, ..in_lives(&[("c", "earlier")]) };
+        assert_eq!(quorum_missing(&locks, &two, Some("a")), None, "one vote of two is enough, and b's counts");
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub fn over_at(case: &Case<'_>, counted: &[Lock<'_>]) -> Moment {
         return Moment(0);
     }
     let proof = Duration::from_millis(lease.record.proof_ms);
-    let Some(durability) = case.topology().map(|topology| &topology.record.durability) else { return case.now + proof };
+    let Some(durability) = &case.counted_by() else { return case.now + proof };
     // Forced: without a quorum the votes say nothing of those who are absent.
     if election::quorum_missing(counted, durability, None).is_some() {
         return case.now + proof;

@@ -40,6 +40,8 @@ pub struct Memory {
     pub elsewhere: Option<Moment>,
     /// The member that has confirmed that it acknowledges nothing more, and since when that is known here.
     pub confirmed: Option<(String, Moment)>,
+    /// Members of S whose servers live anew, until they are counted on again.
+    pub anew: BTreeMap<String, Anew>,
     /// How many acknowledgements commits are made to wait for, before that is recorded.
     pub setting: Option<Setting>,
     /// The version of `topology` that this process last replaced by one that says degraded: no earlier write of ours can land on
@@ -85,6 +87,17 @@ pub enum Marker {
     Asked(Moment),
     /// Sent, or not needed: no commit waited.
     Sent,
+}
+
+/// A member of S in another life than the one it is counted on in (interleaving 7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anew {
+    /// That life.
+    pub life: String,
+    /// When this agent first knew of it.
+    pub since: Moment,
+    /// What had been executed here before the first heartbeat that was sent after that and acknowledged.
+    pub watermark: Option<GtidSet>,
 }
 
 /// A change of the number of acknowledgements that commits wait for.
@@ -147,6 +160,8 @@ pub struct Race {
     pub expected: GtidSet,
     /// The latest claim: when it was asked for and until when the lease it replaces may be in use.
     pub claim: Option<Claim>,
+    /// When another candidate's transactions were last to be fetched.
+    pub fetching: Option<Moment>,
     /// Since when the old primary, whose lease is paused, is to be proven read-only before the claim.
     pub proving: Option<Moment>,
     /// It was.

@@ -149,6 +149,7 @@ fn adopted(view: &View, primary: &AgentRecord, agents: &[&AgentRecord], epoch: u
             sync_replicas: view.own.sync_replicas,
             retiring: Vec::new(),
             floor: GtidSet::new(),
+            incarnations: BTreeMap::new(),
         },
         members,
         last_writer: Some(primary.name.clone()),

@@ -124,6 +124,12 @@ pub struct Durability {
     /// A candidate lacking any of it is refused (interleaving 5).
     #[serde(default)]
     pub floor: GtidSet,
+    /// The life of its server in which each member of S is counted on ([`ServerRecord::incarnation`]). In another it may have
+    /// lost what it had acknowledged, and its vote does not count until the primary has seen it catch up (interleaving 7).
+    /// A member without an entry counts in any: its agent, or whoever recorded S, is of an earlier version. The last writer has
+    /// one only where its commits were not synced.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub incarnations: BTreeMap<String, String>,
 }
 
 impl Durability {
@@ -144,6 +150,12 @@ impl Durability {
     pub fn is_as(&self, terms: &Terms) -> bool {
         self.mode == terms.durability
             && (self.mode == DurabilityMode::Async || self.sync_replicas == terms.sync_replicas)
+    }
+
+    /// Whether what this server holds in this life is certainly all that it has ever acknowledged (interleaving 7).
+    #[must_use]
+    pub fn kept_all(&self, name: &str, incarnation: &str) -> bool {
+        self.incarnations.get(name).is_none_or(|known| known == incarnation)
     }
 
     /// Whether this member may acknowledge commits: recorded first, then done (interleaving 18).
@@ -290,7 +302,7 @@ pub struct Vote {
     pub priority: u32,
     /// The version of `topology` under which it stopped; another version makes the vote stale (interleaving 3).
     pub topology_version: i32,
-    /// The life of its server in which it received this (boot id and mysqld start; interleaving 7).
+    /// The life of its server in which it received this ([`ServerRecord::incarnation`]; interleaving 7).
     pub incarnation: String,
     /// Whether its IO thread is stopped and so nothing more can be acknowledged by it.
     pub frozen: bool,
@@ -389,6 +401,10 @@ pub struct ServerRecord {
     /// Transactions that the primary does not have.
     #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
     pub errant: GtidSet,
+    /// The life in which it keeps what it has received: the boot of its host, with `relay_log_recovery` mysqld's start too
+    /// (interleaving 7). None from an agent of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
 }
 
 impl ServerRecord {

@@ -68,6 +68,7 @@ pub static TABLE: &[Row] = &[
     row("D2", "primary: degraded, and enough acknowledge: restore", durability::restore),
     row("D3", "primary: a member of S that fails is to leave it", durability::retire),
     row("D4", "primary: a member certainly acknowledges nothing more: out of S", durability::remove),
+    row("D9", "primary: a member of S was restarted and has caught up: counted on again", durability::count_anew),
     row("O4", "primary, a pause is over: remove it", operator::end_pause),
     row("P11", "primary: steady", primary::steady),
     row("O2", "no primary seen, its lease is paused: roles stay", operator::paused),

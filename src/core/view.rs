@@ -320,6 +320,10 @@ pub struct ServerFacts {
     pub replicas: Vec<String>,
     /// The life of this server: boot id and mysqld's start.
     pub incarnation: String,
+    /// `@@relay_log_recovery`: each start throws away what was received and not applied.
+    pub relay_log_recovery: bool,
+    /// `sync_binlog` and `innodb_flush_log_at_trx_commit` are 1: a crash of the host loses no commit.
+    pub synced_commits: bool,
     /// Age of the newest heartbeat seen in the table; none when unknown.
     pub heartbeat_age: Option<Duration>,
     /// Whether the heartbeat table is there.
@@ -384,6 +388,18 @@ impl SemiSync {
 }
 
 impl ServerFacts {
+    /// The life in which this server keeps what it has received (interleaving 7).
+    ///
+    /// Nothing syncs a relay log before the acknowledgement, so a new boot may have lost its tail. What the kernel has been given
+    /// outlives mysqld, so its restart alone loses nothing, unless it is told to throw relay logs away.
+    #[must_use]
+    pub fn life(&self) -> &str {
+        match self.incarnation.split_once('/') {
+            Some((boot, _)) if !self.relay_log_recovery => boot,
+            _ => &self.incarnation,
+        }
+    }
+
     /// Whether a client without special privileges could write.
     #[must_use]
     pub fn writable(&self) -> bool {

@@ -32,7 +32,8 @@ const GLOBALS: &str = "SELECT @@global.gtid_executed AS executed, @@server_uuid 
      @@global.log_bin AS log_bin, @@global.log_replica_updates AS log_replica_updates";
 
 /// What the server has to gather first: together some 5 ms of processor time (9.7, `SHOW PROFILES`), all the rest 0.3 ms.
-const SETTINGS: &str = "SELECT \
+const SETTINGS: &str = "SELECT @@global.relay_log_recovery AS relay_log_recovery, \
+     @@global.sync_binlog = 1 AND @@global.innodb_flush_log_at_trx_commit = 1 AS synced, \
      (SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE <> 'OFFLINE' \
       AND MEMBER_ID <> '') AS group_members, \
      (SELECT COUNT(*) FROM performance_schema.persisted_variables WHERE VARIABLE_VALUE IN ('ON', '1') \
@@ -63,6 +64,8 @@ struct Settings {
     read: Instant,
     persisted_read_only: bool,
     group_member: bool,
+    relay_log_recovery: bool,
+    synced_commits: bool,
     source_side: Option<Generation>,
     replica_side: Option<Generation>,
 }
@@ -149,6 +152,8 @@ impl Reader {
                 .filter(|uuid| !uuid.is_empty())
                 .collect(),
             incarnation: incarnation.to_owned(),
+            relay_log_recovery: settings.relay_log_recovery,
+            synced_commits: settings.synced_commits,
             heartbeat_age: beat.and_then(|beat| beat.age),
             heartbeat_table: beat.is_some(),
             semi_sync,
@@ -225,6 +230,8 @@ async fn read_settings(connection: &mut Connection, incarnation: &str, limit: Du
         read: Instant::now(),
         persisted_read_only: number("persisted") == 2 && number("command_line") == 0 && number("quiet") == 1,
         group_member: number("group_members") > 0,
+        relay_log_recovery: row.is_on("relay_log_recovery"),
+        synced_commits: row.is_on("synced"),
         source_side: loaded(Generation::source),
         replica_side: loaded(Generation::replica),
     })

@@ -9,13 +9,14 @@ use mysql_ha_agent::core::records::{Durability, DurabilityMode, MemberState, Mod
 use mysql_ha_agent::core::view::{Heartbeat, Node, SemiSyncReplica};
 
 use super::scenarios::Add;
-use super::world::{NOW, T, VERSION, World, beat_at, gtids, primary, replica, write};
+use super::world::{NOW, T, VERSION, World, beat_at, gtids, primary, replica, vacant, voted, write};
 
 /// All of them.
 pub(crate) fn scenarios(case: Add<'_>) {
     sync_set(case);
     terms(case);
     rooms(case);
+    lives(case);
 }
 
 /// Commits were made to wait for `count` acknowledgements a second ago, and that has been read since.
@@ -288,6 +289,128 @@ fn sync_set(case: Add<'_>) {
     });
 }
 
+/// A heartbeat sent `after` so many milliseconds, with transactions up to `executed` before it, is acknowledged.
+fn acknowledged(w: &mut World, after: u64, executed: u64) {
+    let beat = beat_at(NOW + Duration::from_millis(after));
+    w.view.server.heartbeat = Some(Heartbeat { executed: gtids(executed), ..beat });
+}
+
+/// db3's host was restarted; this is known since `NOW`.
+fn anew() -> World {
+    primary().with(|w| {
+        w.agent("db3").incarnation = Some("db3 anew".into());
+        acknowledged(w, 0, 9);
+        w.step();
+    })
+}
+
+/// In which life a member of S is counted on (interleaving 7).
+fn lives(case: Add<'_>) {
+    case("P11", "primary", "", "a member lives anew: no heartbeat sent since is acknowledged", anew());
+    case("D9", "primary", "Members", "one is, and it has received all that was executed before", {
+        anew().with(|w| acknowledged(w, 1, 9))
+    });
+    case("P11", "primary", "", "one is, and it has not caught up", anew().with(|w| acknowledged(w, 1, 10)));
+    case("D9", "primary", "Members", "it has, and the next heartbeat is ahead of it already", {
+        anew().with(|w| {
+            acknowledged(w, 1, 9);
+            w.agent("db3").retrieved = gtids(8);
+            w.agent("db3").executed = gtids(8);
+            w.step();
+            acknowledged(w, 2, 11);
+            w.agent("db3").retrieved = gtids(10);
+        })
+    });
+    case("P11", "primary", "", "caught up, and restarted again: counted from then", {
+        anew().with(|w| {
+            acknowledged(w, 1, 9);
+            w.now = NOW + Duration::from_millis(2);
+            w.agent("db3").incarnation = Some("db3 once more".into());
+        })
+    });
+    case("D2", "degraded", "AwaitAcknowledgements", "degraded: what others acknowledge says nothing", {
+        anew().with(|w| {
+            acknowledged(w, 1, 9);
+            w.topology().durability.degraded = true;
+            w.memory.degraded_over = Some(VERSION - 1);
+        })
+    });
+    case("P11", "primary", "Members", "an agent of an earlier version has come back: counted as it always was", {
+        primary().with(|w| w.agent("db3").incarnation = None)
+    });
+    case("P11", "primary", "Members", "a member whose life was not recorded: taken as it is", {
+        primary().with(|w| drop(w.topology().durability.incarnations.remove("db3")))
+    });
+    case("P11", "primary", "Members", "our own commits are not synced: recorded", {
+        primary().with(|w| w.facts().synced_commits = false)
+    });
+
+    let another = |sequence: i64| move |w: &mut World| w.vote(sequence).incarnation = "another life".into();
+    case("R10", "no_quorum", "", "a vote from another life than the recorded one", voted().with(another(2)));
+    case("R14", "mysql_down", "Claim", "the same, and a heartbeat later it had been recorded", {
+        voted().with(another(2)).with(|w| {
+            w.topology().durability.incarnations.insert("db3".into(), "another life".into());
+        })
+    });
+    case("R14", "mysql_down", "Claim", "the same, and S was recorded by an earlier version", {
+        voted().with(another(2)).with(|w| w.topology().durability.incarnations.clear())
+    });
+    case("R14", "mysql_down", "Claim", "the same, and the last writer votes", {
+        voted().with(another(2)).with(|w| w.lease().name = "db2".into())
+    });
+    case(
+        "R14",
+        "mysql_down",
+        "Claim",
+        "the same, and the last epoch was never opened: all that counts is in its floor",
+        {
+            voted().with(another(2)).with(|w| {
+                w.lease().opened = false;
+                w.topology().durability.floor = gtids(9);
+            })
+        },
+    );
+    let unsynced = |w: &mut World| {
+        w.lease().name = "db2".into();
+        w.topology().durability.incarnations.insert("db2".into(), "the life in which it wrote".into());
+    };
+    case("R10", "no_quorum", "", "the last writer's commits were not synced, and it lives anew", {
+        vacant().lock(1, "db2", 9).with(unsynced)
+    });
+    case("R13", "fetching", "Fetch", "a vote from another life has received more: fetched from all the same", {
+        vacant().lock(1, "db2", 9).lock(2, "db3", 11).with(another(2)).with(|w| w.lease().name = "db2".into())
+    });
+    let fetches = || {
+        vacant().lock(1, "db2", 9).lock(2, "db3", 11).with(|w| {
+            w.step();
+            w.vote(2).received = gtids(9);
+            w.now = NOW + Duration::from_millis(100);
+        })
+    };
+    case("R14", "fetching", "", "whose vote promised more is gone: the fetch may be under way still", fetches());
+    case("R14", "mysql_down", "Claim", "it has come back, and what it brought has been read", {
+        fetches().with(|w| {
+            w.view.server.done = Some((MysqlKind::Fetch, w.now));
+            w.view.server.facts.as_mut().unwrap().1 = w.now;
+        })
+    });
+    case("R14", "mysql_down", "Claim", "nothing has come back for longer than it may take", {
+        fetches().with(|w| w.now = NOW + Duration::from_secs(3))
+    });
+    case("R8", "racing", "Withdraw", "our own vote is from a life that has ended", {
+        vacant().lock(1, "db2", 9).with(another(1))
+    });
+    case("R9", "another_leads", "", "mysqld alone was restarted: what it had been sent is kept", {
+        vacant().lock(1, "db3", 9).lock(2, "db2", 9).with(|w| w.facts().incarnation = "db2/2".into())
+    });
+    case("R8", "racing", "Withdraw", "the same, and relay_log_recovery throws it away", {
+        vacant().lock(1, "db3", 9).lock(2, "db2", 9).with(|w| {
+            w.facts().incarnation = "db2/2".into();
+            w.facts().relay_log_recovery = true;
+        })
+    });
+}
+
 /// db1 and db2 stand in room a, db3 in b.
 fn in_rooms(world: World) -> World {
     world.with(|w| {
@@ -336,7 +459,12 @@ fn rooms(case: Add<'_>) {
         "retiring, and too few elsewhere acknowledge: taken back",
         retiring().with(db3_fails),
     );
-    let left_out = || in_rooms(primary()).with(|w| w.topology().durability.sync = vec!["db3".into()]);
+    let left_out = || {
+        in_rooms(primary()).with(|w| {
+            w.topology().durability.sync = vec!["db3".into()];
+            w.topology().durability.incarnations.remove("db2");
+        })
+    };
     case("P11", "primary", "", "left out: it follows and does not join", left_out());
     case(
         "P11",
@@ -425,4 +553,34 @@ fn what_is_asked_for_and_not_in_force_is_said() {
         w.proposes("db2", DurabilityMode::Lossless);
     });
     assert!(less.contains("files of db2 ask for it still"), "{less}");
+}
+
+#[test]
+fn interleaving_07_a_new_life_is_recorded_beside_the_record_that_shows_it() {
+    let decision = anew().with(|w| acknowledged(w, 1, 9)).step();
+    assert_eq!(recorded(&decision).incarnations["db3"], "db3 anew");
+    let checked = write(&decision).ops.iter().any(|op| matches!(op, Op::Check(Path::Agent(name), _) if name == "db3"));
+    assert!(checked, "restarted once more, it would be counted on for a life that has ended: {decision:?}");
+}
+
+#[test]
+fn interleaving_07_who_waits_for_votes_says_whose_do_not_count_and_what_helps() {
+    let detail = voted().with(|w| w.vote(2).incarnation = "another life".into()).step().outcome.detail;
+    for part in ["1 of 2", "not counted: db3", "bring the last primary, db1, back", "--allow-data-loss"] {
+        assert!(detail.contains(part), "{detail}");
+    }
+}
+
+#[test]
+fn interleaving_07_a_member_that_leaves_s_takes_its_life_along_and_a_winner_needs_none() {
+    let mut leaves = primary().with(|w| {
+        w.topology().durability.retiring = vec!["db3".into()];
+        w.agent("db3").source.as_mut().unwrap().sql_running = false;
+        w.agent("db3").acknowledges = Some(false);
+        w.step();
+        acknowledged(w, 1, 9);
+    });
+    assert!(!recorded(&leaves.step()).incarnations.contains_key("db3"));
+    // Its next life's vote is that of the last writer; what it was counted on for as a replica is in the floor.
+    assert!(!recorded(&voted().step()).incarnations.contains_key("db2"));
 }

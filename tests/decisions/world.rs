@@ -206,6 +206,7 @@ fn topology() -> Topology {
             sync_replicas: 1,
             retiring: vec![],
             floor: GtidSet::new(),
+            incarnations: ["db2", "db3"].map(|name| (name.to_owned(), name.to_owned())).into(),
         },
         handover: None,
         forced: None,
@@ -293,6 +294,8 @@ fn facts(name: &str) -> ServerFacts {
         }),
         replicas: if replicates { vec![] } else { vec![uuid("db2"), uuid("db3")] },
         incarnation: format!("{name}/1"),
+        relay_log_recovery: false,
+        synced_commits: true,
         heartbeat_age: Some(Duration::from_millis(500)),
         heartbeat_table: true,
         semi_sync: SemiSync {
@@ -344,6 +347,7 @@ fn agent(name: &str) -> AgentRecord {
             acknowledges: Some(replicates),
             acknowledging: replicates,
             errant: GtidSet::new(),
+            incarnation: Some(name.into()),
         }),
     }
 }
@@ -397,7 +401,7 @@ impl World {
             received: gtids(received),
             priority: 100,
             topology_version: VERSION,
-            incarnation: format!("{name}/1"),
+            incarnation: name.into(),
             frozen: true,
             frozen_ms: 0,
         };

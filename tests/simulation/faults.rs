@@ -38,6 +38,7 @@ impl World {
             self.next_other_fault = self.t + self.more.between(1_000, 8_000);
             self.other_fault();
         }
+        self.power_fails();
     }
 
     fn no_more_trouble(&mut self) {
@@ -49,7 +50,7 @@ impl World {
             host.fenced_by_hand = false;
         }
         self.apart = self.apart.map(|(a, b, _)| (a, b, soon));
-        self.servers.iter_mut().for_each(|server| server.slow = false);
+        self.servers.iter_mut().for_each(|server| (server.slow, server.stalled) = (false, false));
         self.resume();
     }
 
@@ -173,6 +174,10 @@ impl World {
         (host.lease_file, host.told) = (None, Told::default());
         host.back.host = Some(until);
         (host.back.agent, host.back.guard, host.back.mysqld) = (None, None, None);
+        if let Some(power) = &mut self.power {
+            let kept = power.kept(self.servers[i].relay.len());
+            self.servers[i].lose_unsynced(kept);
+        }
     }
 
     pub(crate) fn come_back(&mut self) {

@@ -98,6 +98,8 @@ pub(crate) struct Mysqld {
     pub(crate) replica_enabled: bool,
     next: u32,
     pub(crate) slow: bool,
+    /// The applier stands still.
+    pub(crate) stalled: bool,
     pub(crate) newest: Option<u64>,
 }
 
@@ -129,6 +131,7 @@ impl Mysqld {
             replica_enabled: id > 0 && acknowledgements > 0,
             next: 0,
             slow: false,
+            stalled: false,
             newest: None,
         }
     }
@@ -220,6 +223,17 @@ impl Mysqld {
         self.waiting.clear();
     }
 
+    /// The host lost its power: of what was received and not applied only so much had come to the disk. What was applied stands in
+    /// the binary log, which is synced.
+    pub(crate) fn lose_unsynced(&mut self, kept: usize) {
+        let lost = self.relay.split_off(kept.min(self.relay.len()));
+        let retrieved = self.retrieved.all.iter().filter(|tx| !lost.contains(tx)).copied().collect();
+        self.retrieved = Set { all: retrieved, ..Set::default() };
+        if let Some(channel) = &mut self.channel {
+            channel.position = 0; // what is missing is asked for anew
+        }
+    }
+
     /// Recovery commits what stands in the binary log; the server comes up read-only, replication stopped.
     pub(crate) fn start(&mut self) {
         self.up = true;
@@ -282,6 +296,8 @@ impl Mysqld {
             }),
             replicas: vec![],
             incarnation: format!("boot{boot}/{}", self.life),
+            relay_log_recovery: false,
+            synced_commits: true,
             heartbeat_age: self.newest.map(|newest| Duration::from_millis(now.saturating_sub(newest))),
             heartbeat_table: true,
             semi_sync: SemiSync {

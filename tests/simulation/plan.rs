@@ -76,6 +76,11 @@ impl Plan {
         Self { hosts, durability, k, max_lag, cooldown, modes, guards, force, more_faults, zones, quiet }
     }
 
+    /// The same where nothing acknowledged may be lost, whatever anybody does.
+    pub(crate) fn lossless(chance: &mut Chance) -> Self {
+        Self { durability: DurabilityMode::Lossless, force: false, ..Self::mixed(chance) }
+    }
+
     /// How many acknowledgements a commit waits for.
     pub(crate) fn acknowledgements(&self) -> u32 {
         if self.durability == DurabilityMode::Lossless { self.k } else { 0 }

@@ -17,6 +17,7 @@ use super::host::Host;
 use super::mysqld::{Mysqld, Tx};
 use super::outage::Outages;
 use super::plan::{Plan, below};
+use super::power::Power;
 use super::promises::Seen;
 use super::rooms::Rooms;
 
@@ -38,6 +39,8 @@ pub(crate) enum Story {
     Calm,
     /// Whole rooms go wrong, in one half of the seeds nothing else.
     Rooms,
+    /// All of them, and hosts that lose their power, and with it what was not synced.
+    Power,
 }
 
 pub(crate) struct World {
@@ -50,6 +53,7 @@ pub(crate) struct World {
     pub(crate) zk: Zookeeper,
     pub(crate) outages: Outages,
     pub(crate) rooms: Rooms,
+    pub(crate) power: Option<Power>,
     /// Nothing goes wrong but outages of the whole ensemble.
     pub(crate) calm: bool,
     pub(crate) servers: Vec<Mysqld>,
@@ -80,6 +84,7 @@ impl World {
             Story::Plain | Story::Calm => Plan::plain(&mut chance),
             Story::Mixed => Plan::mixed(&mut more),
             Story::Rooms => Plan::rooms(&mut more),
+            Story::Power => Plan::lossless(&mut more),
         };
         let hosts: Vec<Host> = (0..plan.hosts).map(|_| Host::new(&mut chance)).collect();
         plan.cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
@@ -90,6 +95,7 @@ impl World {
             zk: Zookeeper::default(),
             outages: Outages::new(seed, story == Story::Calm, plan.hosts),
             rooms: Rooms::new(seed, story == Story::Rooms),
+            power: (story == Story::Power).then(|| Power::new(seed)),
             calm: story == Story::Calm,
             servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements())).collect(),
             agents: ids.clone().map(|id| Agent::new(id, 1, 1, &plan, 0)).collect(),
@@ -201,7 +207,7 @@ impl World {
 
     fn replicate(&mut self) {
         for i in 0..self.plan.hosts {
-            let applies = !self.servers[i].slow || self.chance.percent(15);
+            let applies = (!self.servers[i].slow || self.chance.percent(15)) && !self.servers[i].stalled;
             if applies {
                 self.servers[i].apply();
                 self.servers[i].apply();

@@ -15,6 +15,12 @@
 //!   only after a heartbeat *sent after* the confirmation has been acknowledged: by a member of the smaller set then, which
 //!   has received everything before it; the smaller quorum contains one such member. Its watermark becomes the floor.
 //! - A member whose agent is gone confirms nothing: it stays in S.
+//! - A member's host crashes, and what it had acknowledged and not synced is lost; back again it votes with less (interleaving 7).
+//!   → S records the life in which each member is counted on, and a vote from another one does not count. The primary records
+//!   the new life once a heartbeat sent after that life was known here has been acknowledged, and the member has received what
+//!   was executed before it ([`count_anew`]). By then k members hold each acknowledged write in a life that counts: what was
+//!   written before the heartbeat those that acknowledged it, which have received all before it; what came later cannot have
+//!   been acknowledged in the old life.
 //! - The end of being degraded is recorded, the answer does not come, acknowledgements are missing again, and nobody is
 //!   waited for; then the record lands: not degraded, and acknowledged writes are here alone. → What says *degraded* is replaced
 //!   by the same before waiting ends, so that nothing older can land ([`degrade`]).
@@ -29,7 +35,7 @@ use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::degrade::Seen;
 use crate::core::gtid::GtidSet;
-use crate::core::memory::{Marker, Memory, Setting};
+use crate::core::memory::{Anew, Marker, Memory, Setting};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, Durability, DurabilityMode, Role, Topology};
@@ -338,9 +344,39 @@ pub fn remove(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let mut next = durability.clone();
     next.sync.retain(|member| member != name);
     next.retiring.retain(|member| member != name);
+    next.incarnations.remove(name);
     next.floor = watermark.clone();
     let checks = vec![Op::Check(Path::Agent(name.clone()), seen.version)];
     Some(record(topology, next, checks, format!("{name} has left the sync set")))
+}
+
+/// A member of S lives anew and may have lost what it had acknowledged: it is counted on again once it has received what we had
+/// executed when a heartbeat was sent *after* that was known here, and acknowledged.
+pub fn count_anew(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let topology = primary(case)?;
+    let durability = &topology.record.durability;
+    if durability.degraded || !case.facts()?.semi_sync.waits_for(durability.k()) {
+        memory.anew.clear();
+        return None;
+    }
+    let life = |name: &str| case.agent(name)?.server.as_ref()?.incarnation.as_deref();
+    let anew = |name: &String| life(name).filter(|life| !durability.kept_all(name, life));
+    memory.anew.retain(|name, known| durability.sync.contains(name) && anew(name) == Some(&known.life));
+    for (name, life) in durability.sync.iter().filter_map(|name| Some((name, anew(name)?))) {
+        let first = Anew { life: life.to_owned(), since: case.now, watermark: None };
+        let known = memory.anew.entry(name.clone()).or_insert(first);
+        known.watermark = known.watermark.take().or_else(|| acknowledged_since(case, known.since).cloned());
+    }
+    let (name, known, seen) = memory.anew.iter().find_map(|(name, known)| {
+        let seen = case.view.ensemble.agents.get(name)?;
+        let received = seen.record.server.as_ref()?.received();
+        received.contains(known.watermark.as_ref()?).then_some((name, known, seen))
+    })?;
+    let mut next = durability.clone();
+    next.incarnations.insert(name.clone(), known.life.clone());
+    let checks = vec![Op::Check(Path::Agent(name.clone()), seen.version)];
+    let text = format!("{name} was restarted and has caught up: its vote counts again");
+    Some(record(topology, next, checks, text))
 }
 
 /// The replica's part: acknowledges exactly while it is recorded, and only after having said so.

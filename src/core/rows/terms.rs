@@ -13,10 +13,13 @@
 //! | one host's old file asks for `async`, and that host becomes the primary | `lossless` is given up only where no present agent's file asks for it. Anything else the primary's file decides alone: it gives up no promise |
 //! | degraded, and k is changed | lowered at once: nobody counts votes. Raised only after it was restored: it would have to wait for more |
 
+use std::collections::BTreeMap;
+
 use super::durability::{able, acknowledged_since, certainly_degraded, follower, primary, record, settled, writing};
 use super::incident;
 use crate::core::action::Purpose;
 use crate::core::case::Case;
+use crate::core::changes;
 use crate::core::degrade::Counters;
 use crate::core::memory::Memory;
 use crate::core::outcome::Outcome;
@@ -69,14 +72,16 @@ pub fn change_mode(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         (DurabilityMode::Async, DurabilityMode::Lossless) if not_yet(case).is_none() => {
             memory.degrade = Counters::default();
             memory.setting = None;
-            let next = Durability {
+            let mut next = Durability {
                 mode: DurabilityMode::Lossless,
                 degraded: true,
                 sync: topology.record.members.keys().filter(|name| *name != case.me()).cloned().collect(),
                 sync_replicas: case.view.own.sync_replicas,
                 retiring: Vec::new(),
                 floor: durability.floor.clone(),
+                incarnations: BTreeMap::new(),
             };
+            changes::note_incarnations(&mut next, case);
             let text = "failover.durability is lossless from now on: nobody is promoted automatically until commits are acknowledged";
             Some(recorded(case, topology, next, text.to_owned()))
         }
@@ -108,6 +113,7 @@ fn give_up(case: &Case<'_>, memory: &mut Memory, topology: &Seen<Topology>) -> O
                 sync_replicas: case.view.own.sync_replicas,
                 retiring: Vec::new(),
                 floor: durability.floor.clone(),
+                incarnations: BTreeMap::new(),
             };
             Some(record(
                 topology,
