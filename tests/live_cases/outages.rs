@@ -6,7 +6,7 @@ use mysql_ha_agent::host::clock::now;
 
 use super::guard::{closes, guarded, lease_of};
 use crate::scene::{LIMIT, Scene, at_rest, cannot, epoch, lossless, nothing_happened, renewed};
-use crate::support::{ClusterOptions, Kind, run};
+use crate::support::{Cluster, ClusterOptions, Host, Kind, run};
 
 /// Longer than in most tests, and so is a heartbeat's limit: P is 5 s then, which a machine that is busy with everybody's tests needs.
 const T: Duration = Duration::from_secs(10);
@@ -25,24 +25,29 @@ async fn goes_on(scene: &Scene) {
     scene.writer.wait_for_acknowledged(before + 500).await;
 }
 
-/// Every member is killed, and started again after several session timeouts: the sessions live on in what they wrote.
+/// The ensemble is lost for several session timeouts and comes back: no write fails, no role changes.
+async fn is_none_of_mysql(scene: Scene, lost: impl Fn(&Cluster, &Host), back: impl Fn(&Cluster, &Host)) {
+    let before = epoch(&scene.cluster).await;
+    for host in &scene.cluster.hosts {
+        lost(&scene.cluster, host);
+    }
+    goes_on(&scene).await;
+    let check = scene.cluster.verb("db1", &["check"]).await;
+    assert!(check.stdout.contains("may take writes for"), "{}", check.stdout);
+    for host in &scene.cluster.hosts {
+        back(&scene.cluster, host);
+    }
+    renewed(&scene.cluster, 10).await;
+    at_rest(&scene.cluster, "db1").await;
+    nothing_happened(scene, before).await;
+}
+
+/// Every member is killed, and started again: the sessions live on in what they wrote.
 #[test]
 fn the_whole_ensemble_killed_and_started_again() {
     run("ensemble_killed", async |stage| {
         let scene = guarded(&stage, options()).await;
-        let before = epoch(&scene.cluster).await;
-        for host in &scene.cluster.hosts {
-            host.kill(Kind::Zookeeper);
-        }
-        goes_on(&scene).await;
-        let check = scene.cluster.verb("db1", &["check"]).await;
-        assert!(check.stdout.contains("may take writes for"), "{}", check.stdout);
-        for host in &scene.cluster.hosts {
-            host.start(Kind::Zookeeper);
-        }
-        renewed(&scene.cluster, 10).await;
-        at_rest(&scene.cluster, "db1").await;
-        nothing_happened(scene, before).await;
+        is_none_of_mysql(scene, |_, host| host.kill(Kind::Zookeeper), |_, host| host.start(Kind::Zookeeper)).await;
     });
 }
 
@@ -51,17 +56,7 @@ fn the_whole_ensemble_killed_and_started_again() {
 fn the_whole_ensemble_frozen() {
     run("ensemble_frozen", async |stage| {
         let scene = guarded(&stage, options()).await;
-        let before = epoch(&scene.cluster).await;
-        for host in &scene.cluster.hosts {
-            host.pause(Kind::Zookeeper);
-        }
-        goes_on(&scene).await;
-        for host in &scene.cluster.hosts {
-            host.resume(Kind::Zookeeper);
-        }
-        renewed(&scene.cluster, 10).await;
-        at_rest(&scene.cluster, "db1").await;
-        nothing_happened(scene, before).await;
+        is_none_of_mysql(scene, |_, host| host.pause(Kind::Zookeeper), |_, host| host.resume(Kind::Zookeeper)).await;
     });
 }
 
@@ -73,17 +68,8 @@ fn the_whole_ensemble_cut_off_from_all() {
             return;
         }
         let scene = guarded(&stage, options()).await;
-        let before = epoch(&scene.cluster).await;
-        for host in &scene.cluster.hosts {
-            scene.cluster.cut_zookeeper(&host.name);
-        }
-        goes_on(&scene).await;
-        for host in &scene.cluster.hosts {
-            scene.cluster.heal(&host.name);
-        }
-        renewed(&scene.cluster, 10).await;
-        at_rest(&scene.cluster, "db1").await;
-        nothing_happened(scene, before).await;
+        let cut = |cluster: &Cluster, host: &Host| cluster.cut_zookeeper(&host.name);
+        is_none_of_mysql(scene, cut, |cluster, host| cluster.heal(&host.name)).await;
     });
 }
 
