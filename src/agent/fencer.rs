@@ -66,7 +66,7 @@ impl Fencer {
     /// Runs until a panic has been answered with a fence.
     pub async fn run(mut self) {
         loop {
-            let Self { shared, deadline, last, orders, panic, .. } = &mut self;
+            let Self { shared, fence, deadline, last, orders, panic } = &mut self;
             let reason = tokio::select! {
                 // A panic anywhere: whatever the lease says, nobody watches over this server any more.
                 () = panic.wake.notified() => Reason::Fenced,
@@ -74,16 +74,8 @@ impl Fencer {
                 Some(reason) = orders.recv() => reason,
                 // The lease's end is near and nobody renewed it.
                 () = lease_ends(shared, deadline, *last) => Reason::LeaseLost,
-                // At rest: the connections stay open, since a new one takes longer than a fence.
-                () = sleep(KEEP_OPEN) => {
-                    // One for each connection.
-                    if let Some(limit) = limit_of_use(time_before_fence(shared, deadline), 2)
-                        && let Err(fault) = self.fence.keep_open(limit).await
-                    {
-                        debug!(%fault, "the fence's connections are not open");
-                    }
-                    continue;
-                }
+                // At rest. Dropped half way by any of the others: on a server that hangs they would wait for it.
+                () = keep_open(shared, fence, deadline) => continue,
             };
             self.fence_now(reason).await;
             if self.panic.raised.load(Ordering::Acquire) {
@@ -128,6 +120,17 @@ impl Fencer {
         if matches!(result, Fenced::ReadOnly | Fenced::Dead) {
             self.shared.server.change(|server| server.fence_returned(reason, now()));
         }
+    }
+}
+
+/// Uses the fence's connections once, after a while: they stay open, since a new one takes longer than a fence.
+async fn keep_open(shared: &Shared, fence: &mut Fence, deadline: &Deadline) {
+    sleep(KEEP_OPEN).await;
+    // One for each connection.
+    if let Some(limit) = limit_of_use(time_before_fence(shared, deadline), 2)
+        && let Err(fault) = fence.keep_open(limit).await
+    {
+        debug!(%fault, "the fence's connections are not open");
     }
 }
 
