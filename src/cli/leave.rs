@@ -173,10 +173,14 @@ fn is_gone(ensemble: &Ensemble, name: &str) -> bool {
 fn removal(config: &Config, topology: &Seen<Topology>, ensemble: &Ensemble, floor: &GtidSet) -> Vec<Op> {
     let mut next = topology.record.clone();
     next.members.remove(&config.name);
-    next.durability.sync.retain(|name| *name != config.name);
-    next.durability.retiring.retain(|name| *name != config.name);
+    next.durability.forget(&config.name);
+    // What is locked on this server is no business of the cluster any more.
+    next.durability.shut_out.retain(|_, by| {
+        by.remove(&config.name);
+        !by.is_empty()
+    });
     next.durability.floor = next.durability.floor.union(floor);
-    let mut ops = vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)];
+    let mut ops = vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)];
     // Of the agent that was stopped just now: as long as it stands, the primary would record this host again.
     ops.extend(
         ensemble.agents.get(&config.name).map(|agent| Op::Delete(Path::Agent(config.name.clone()), agent.version)),

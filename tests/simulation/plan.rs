@@ -26,6 +26,21 @@ pub(crate) struct Plan {
     pub(crate) force: bool,
     /// Agents, guards and hosts freeze, guards die, two hosts lose each other.
     pub(crate) more_faults: bool,
+    /// By which accounts the servers replicate.
+    pub(crate) accounts: Accounts,
+    /// Hosts, or their agents alone, are away for long.
+    pub(crate) absences: bool,
+}
+
+/// By which accounts the servers replicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accounts {
+    /// Their agents do not tell, as those of an earlier version.
+    Unknown,
+    /// One for all.
+    Shared,
+    /// Each by its own.
+    Own,
 }
 
 impl Plan {
@@ -41,6 +56,25 @@ impl Plan {
             guards: false,
             force: false,
             more_faults: false,
+            accounts: Accounts::Unknown,
+            absences: false,
+        }
+    }
+
+    /// In `lossless`, somebody is away for longer than the others wait for it.
+    pub(crate) fn absences(chance: &mut Chance) -> Self {
+        let accounts = if chance.percent(90) { Accounts::Own } else { Accounts::Shared };
+        let more_faults = chance.percent(40);
+        let mixed = Self::mixed(chance);
+        Self { durability: DurabilityMode::Lossless, accounts, absences: true, force: false, more_faults, ..mixed }
+    }
+
+    /// `mysql.replication.user` of a host.
+    pub(crate) fn account(&self, host: usize) -> String {
+        match self.accounts {
+            Accounts::Unknown => String::new(),
+            Accounts::Shared => "repl".into(),
+            Accounts::Own => format!("repl{}", host + 1),
         }
     }
 
@@ -57,7 +91,20 @@ impl Plan {
             _ => {}
         }
         let [guards, force, more_faults] = [70, 30, 70].map(|percent| chance.percent(percent));
-        Self { hosts, durability, k, max_lag, cooldown: Duration::ZERO, modes, guards, force, more_faults }
+        let (accounts, absences) = (Accounts::Unknown, false);
+        Self {
+            hosts,
+            durability,
+            k,
+            max_lag,
+            cooldown: Duration::ZERO,
+            modes,
+            guards,
+            force,
+            more_faults,
+            accounts,
+            absences,
+        }
     }
 
     /// How many acknowledgements a commit waits for.
@@ -73,8 +120,16 @@ impl Plan {
     pub(crate) fn text(&self) -> String {
         let manual = self.modes.iter().filter(|mode| **mode == Mode::Manual).count();
         format!(
-            "{} hosts, {:?}, k = {}, max_lag {:?}, cooldown {:?}, {manual} manual, guards: {}, --allow-data-loss: {}, more faults: {}",
-            self.hosts, self.durability, self.k, self.max_lag, self.cooldown, self.guards, self.force, self.more_faults
+            "{} hosts, {:?}, k = {}, max_lag {:?}, cooldown {:?}, {manual} manual, guards: {}, --allow-data-loss: {}, more faults: {}, accounts: {:?}",
+            self.hosts,
+            self.durability,
+            self.k,
+            self.max_lag,
+            self.cooldown,
+            self.guards,
+            self.force,
+            self.more_faults,
+            self.accounts
         )
     }
 }

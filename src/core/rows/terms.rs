@@ -75,7 +75,7 @@ pub fn change_mode(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
                 sync: topology.record.members.keys().filter(|name| *name != case.me()).cloned().collect(),
                 sync_replicas: case.view.own.sync_replicas,
                 retiring: Vec::new(),
-                floor: durability.floor.clone(),
+                ..durability.clone()
             };
             let text = "failover.durability is lossless from now on: nobody is promoted automatically until commits are acknowledged";
             Some(recorded(case, topology, next, text.to_owned()))
@@ -107,7 +107,8 @@ fn give_up(case: &Case<'_>, memory: &mut Memory, topology: &Seen<Topology>) -> O
                 sync: Vec::new(),
                 sync_replicas: case.view.own.sync_replicas,
                 retiring: Vec::new(),
-                floor: durability.floor.clone(),
+                accounts: Default::default(),
+                ..durability.clone()
             };
             Some(record(
                 topology,
