@@ -14,6 +14,7 @@ use crate::core::view::{Ensemble, Node, ServerFacts, Session};
 use crate::host::clock;
 use crate::host::lease_file::{self, LeaseFile, LeaseState};
 use crate::host::presence;
+use crate::mysql::accounts;
 use crate::mysql::connect::{Line, Row, Target};
 use crate::mysql::facts::{self, Reading};
 use crate::mysql::fault::Fault;
@@ -436,18 +437,13 @@ fn replication_accounts(config: &Config, report: &mut Report, ensemble: &Ensembl
 
 /// Accounts of this server that are locked for a member although nobody has recorded it: a restored backup, a deleted `topology`.
 async fn left_locked(config: &Config, report: &mut Report, ensemble: &Ensemble) {
-    const MARKED: &str = "SELECT USER AS user, HOST AS host, ATTRIBUTE->>'$.mysql_ha_agent.shut_out' AS member \
-                          FROM information_schema.USER_ATTRIBUTES WHERE ATTRIBUTE->>'$.mysql_ha_agent.shut_out' IS NOT NULL";
-    let Ok(rows) = Line::new(own_target(config)).rows(MARKED, LIMIT).await else { return };
+    let Ok(locked) = accounts::locked_for_members(&mut Line::new(own_target(config)), LIMIT).await else { return };
     let recorded = |member: &str| {
         let by = ensemble.topology.record().and_then(|topology| topology.durability.shut_out.get(member));
         by.is_some_and(|by| by.contains(&config.name))
     };
-    let left: Vec<String> = rows
-        .iter()
-        .filter(|row| !recorded(&row.text_or_empty("member")))
-        .map(|row| format!("'{}'@'{}'", row.text_or_empty("user"), row.text_or_empty("host")))
-        .collect();
+    let left: Vec<String> =
+        locked.into_iter().filter(|(_, member)| !recorded(member)).map(|(account, _)| account).collect();
     let found = match left.is_empty() {
         true => "no replication account is left locked on this server".to_owned(),
         false => format!("locked on this server for a member, and nobody will unlock it: {}", left.join(", ")),

@@ -23,9 +23,13 @@ use crate::core::records::{DurabilityMode, Member, Topology};
 use crate::core::view::{Ensemble, Seen};
 use crate::host::lease_file::LeaseFile;
 use crate::host::state_dir::{StateDir, StateDirError};
+use crate::mysql::accounts;
 use crate::mysql::connect::Line;
 use crate::mysql::leave;
 use crate::zookeeper::writer::Outcome;
+
+/// One look's limit.
+const LIMIT: Duration = Duration::from_secs(5);
 
 type End = (Exit, String);
 
@@ -62,6 +66,15 @@ async fn left(config: &Config) -> Result<String, End> {
         None => "it is no member of the cluster".to_owned(),
     };
     leave::forget_persisted(&mut line).await.map_err(mysql)?;
+    // A read-only server takes no account statement: that is left to whoever makes it writable.
+    let locked = accounts::locked_for_members(&mut line, LIMIT).await.unwrap_or_default();
+    let locked: Vec<String> = locked.into_iter().map(|(account, _)| account).collect();
+    if !locked.is_empty() {
+        eprintln!(
+            "locked here by the agent, while it was the primary, and left so: {} (ALTER USER … ACCOUNT UNLOCK)",
+            locked.join(", ")
+        );
+    }
     remove_files(config, state_dir);
     Ok(format!(
         "{text}; nothing of the agent's is persisted in MySQL any more. What is in force stays until the server's restart (read_only, \

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::connect::{Connection, literal};
+use super::connect::{Connection, Line, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP};
 use super::fault::{Fault, code};
 
@@ -90,6 +90,19 @@ pub(crate) async fn let_in(control: &mut Control, member: &str) -> Result<Done, 
         session.run(&sql, STEP).await.doing(DOING)?;
     }
     Ok(Done::Done)
+}
+
+/// Accounts of this server that are locked for a member: each in SQL's words, and the member.
+///
+/// # Errors
+/// See [`Fault`].
+pub async fn locked_for_members(line: &mut Line, limit: Duration) -> Result<Vec<(String, String)>, Fault> {
+    const MARKED: &str = "SELECT USER AS user, HOST AS host, ATTRIBUTE->>'$.mysql_ha_agent.shut_out' AS member \
+                          FROM information_schema.USER_ATTRIBUTES \
+                          WHERE ATTRIBUTE->>'$.mysql_ha_agent.shut_out' IS NOT NULL";
+    let rows = line.rows(MARKED, limit).await?;
+    let name = |row: &super::connect::Row| account_name(&row.text_or_empty("user"), &row.text_or_empty("host"));
+    Ok(rows.iter().map(|row| (name(row), row.text_or_empty("member"))).collect())
 }
 
 /// What is merged into an account's attribute; null takes it out again.

@@ -35,8 +35,10 @@ use crate::core::records::{AgentRecord, Durability, DurabilityMode, Role, Topolo
 use crate::core::time::Moment;
 use crate::core::view::{AccountChange, Seen};
 
-/// How long a failed change of accounts rests: as a rule a privilege is missing, and other actions have their own rests.
+/// How long shutting out rests where it has failed: as a rule a privilege is missing, and other actions have their own rests.
 const AGAIN: Duration = Duration::from_secs(60);
+/// The same of letting in: commits may wait for who is back.
+const IN_AGAIN: Duration = Duration::from_secs(15);
 
 /// By which users a server may connect to its source: that of its file and that of its channel. None: not known at this moment.
 /// None inside: its agent is of a version that does not tell, nor obey what is recorded.
@@ -139,10 +141,10 @@ fn gone<'a>(
     retiring.find_map(|name| Some((name, own_accounts(topology, agents, name).ok()?)))
 }
 
-fn rested(case: &Case<'_>) -> bool {
+fn rested(case: &Case<'_>, rest: Duration) -> bool {
     let ours = |kind| matches!(kind, MysqlKind::ShutOut | MysqlKind::LetIn);
     let failure = case.view.server.failure.as_ref().filter(|failure| ours(failure.kind));
-    failure.is_none_or(|failure| case.now.since(failure.at) > AGAIN)
+    failure.is_none_or(|failure| case.now.since(failure.at) > rest)
 }
 
 /// Recorded as about to be done, then done, then a heartbeat that the others acknowledge, then S without it.
@@ -170,7 +172,7 @@ pub fn shut_out(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     let text =
         format!("the agent of {name} is gone: locks its account {} here and ends its connections", in_words(users));
-    rested(case).then(|| Outcome::wait(Role::Primary, Reason::ShutOut, text).mysql(action))
+    rested(case, AGAIN).then(|| Outcome::wait(Role::Primary, Reason::ShutOut, text).mysql(action))
 }
 
 /// Shut out since then: S without it, once the others have acknowledged a heartbeat.
@@ -236,7 +238,7 @@ pub fn let_in(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     let action = MysqlAction::LetIn { member: name.clone() };
     if case.view.server.accounts.as_ref().is_none_or(|change| change.action != action) {
         let text = format!("{name} is back: unlocks its account here");
-        return rested(case).then(|| Outcome::wait(Role::Primary, Reason::Primary, text).mysql(action));
+        return rested(case, IN_AGAIN).then(|| Outcome::wait(Role::Primary, Reason::Primary, text).mysql(action));
     }
     let mut next = durability.clone();
     next.shut_out.entry(name.clone()).or_default().remove(case.me());
