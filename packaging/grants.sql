@@ -33,7 +33,14 @@ GRANT RELOAD, PROCESS, SHUTDOWN, REPLICATION CLIENT, REPLICATION SLAVE, EVENT ON
 GRANT REPLICATION_SLAVE_ADMIN, SYSTEM_VARIABLES_ADMIN, PERSIST_RO_VARIABLES_ADMIN, SESSION_VARIABLES_ADMIN,
       CONNECTION_ADMIN, SYSTEM_USER, BACKUP_ADMIN, CLONE_ADMIN, SET_ANY_DEFINER ON *.* TO 'agent'@'%';
 
--- The account with which servers replicate (`mysql.replication`). One account per server is better: only then can an
--- unreachable server be kept from acknowledging, by locking its account.
+-- To shut a replica out whose host is gone: its own replication account is locked on the primary, its connections are ended, and
+-- it is unlocked again when its agent is back. CREATE USER (with SYSTEM_USER above) lets the agent's account change any account:
+-- leave these two lines out where that is too much. Then all works but this: such a replica stays in the sync set, and its vote
+-- may be missing for a promotion when the primary is lost next (`check` says so).
+GRANT CREATE USER ON *.* TO 'agent'@'%';
+GRANT SELECT (User, Host, account_locked) ON mysql.user TO 'agent'@'%';
+
+-- The account with which servers replicate (`mysql.replication`). In `lossless` one for each host is better (repl_db1, repl_db2, …,
+-- each named in that host's agent.yaml): only then can a server that cannot be reached be shut out, by locking its account.
 CREATE USER IF NOT EXISTS 'repl'@'%' IDENTIFIED BY '@REPL_PASSWORD@';
 GRANT REPLICATION SLAVE ON *.* TO 'repl'@'%';

@@ -14,6 +14,8 @@ mod fences;
 mod operator;
 #[path = "decisions/scenarios.rs"]
 mod scenarios;
+#[path = "decisions/shut_out.rs"]
+mod shut_out;
 #[path = "decisions/world.rs"]
 mod world;
 

@@ -78,6 +78,13 @@ const TABLE: &[Row] = &[
                 "tests/mysql_control/interleavings.rs",
                 "a_locked_account_or_an_ended_dump_thread_alone_stops_no_acknowledgement",
             ),
+            ("tests/mysql_control/shut_out.rs", "a_connected_replica_acknowledges_nothing_more_and_is_let_in_again"),
+            ("tests/mysql_control/shut_out.rs", "a_replica_that_was_frozen_acknowledges_nothing_when_it_thaws"),
+            ("tests/decisions/shut_out.rs", "who_was_shut_out_leaves_s_with_a_floor_and_stays_known"),
+            ("tests/decisions/shut_out.rs", "who_was_shut_out_by_the_last_primary_counts_for_the_next"),
+            ("tests/simulation/main.rs", "who_is_away_for_long_is_shut_out_and_let_in_again"),
+            ("tests/live_cases/shut_out.rs", "a_dead_host_leaves_the_sync_set_and_the_other_alone_can_take_over"),
+            ("tests/live_cases/shut_out.rs", "a_dead_host_with_a_shared_account_stays_in_the_sync_set_and_is_reported"),
             ("tests/guard.rs", "a_replica_keeps_its_semi_sync"),
         ],
     ),
@@ -182,6 +189,7 @@ const TABLE: &[Row] = &[
         &[
             ("tests/exhaustive/each_rule.rs", "enabling_on_a_stale_read"),
             ("tests/decisions/details.rs", "a_member_says_so_before_it_acknowledges"),
+            ("tests/decisions/shut_out.rs", "an_account_is_recorded_only_beside_the_record_it_was_read_from"),
         ],
     ),
     (

@@ -20,6 +20,7 @@ mod live_cases {
     pub(crate) mod replicas;
     pub(crate) mod restarts;
     pub(crate) mod rooms;
+    pub(crate) mod shut_out;
     pub(crate) mod storage;
     pub(crate) mod switches;
     pub(crate) mod terms;

@@ -203,7 +203,7 @@ pub(crate) fn write(purpose: Purpose, ops: Vec<Op>) -> Write {
 }
 
 pub(crate) fn topology(epoch: u64) -> Record {
-    Record::Topology(Topology {
+    Record::Topology(Box::new(Topology {
         format: Topology::FORMAT,
         cluster: "orders".into(),
         epoch,
@@ -218,13 +218,15 @@ pub(crate) fn topology(epoch: u64) -> Record {
             sync: vec![],
             sync_replicas: 1,
             retiring: vec![],
+            accounts: Default::default(),
+            shut_out: Default::default(),
             floor: GtidSet::new(),
             incarnations: Default::default(),
         },
         handover: None,
         forced: None,
         lost: GtidSet::new(),
-    })
+    }))
 }
 
 pub(crate) fn master(name: &str, epoch: u64) -> Record {
@@ -266,6 +268,7 @@ pub(crate) fn record(name: &str, instance: &str) -> AgentRecord {
         priority: 100,
         mode: Default::default(),
         proposes: None,
+        replication_user: None,
         fenced_by_hand: false,
         tags: Default::default(),
         role: Role::Unknown,

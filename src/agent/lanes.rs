@@ -135,6 +135,8 @@ impl MysqlLane {
     /// Starts an action, unless one is under way.
     pub fn start(&self, action: MysqlAction) {
         if let Some(taken) = self.busy.take() {
+            // At once, so that no step in between takes what it is about to undo for done.
+            self.shared.server.change(|server| server.action_begins(action.kind()));
             tokio::spawn(self.clone().run(action, taken));
         }
     }
@@ -175,6 +177,7 @@ impl MysqlLane {
                 Ok(done) => {
                     server.failure = None;
                     server.done = Some((kind, now()));
+                    server.accounts_changed(&action, started, now());
                     if let MysqlAction::FenceRemote { server_uuid, .. } = &action {
                         server.fenced_remote = Some((server_uuid.clone(), started));
                     }

@@ -30,6 +30,7 @@ pub fn agent_record(own: &Own, server: &Server, decision: Option<&Decision>, wal
         reason: outcome.map_or(Reason::Starting, |outcome| outcome.reason),
         detail: outcome.map_or_else(String::new, |outcome| outcome.detail.clone()),
         proposes: Some(own.terms()),
+        replication_user: Some(own.replication_user.clone()).filter(|user| !user.is_empty()),
         guard: None,
         server: server.facts.as_ref().map(|(facts, at)| {
             let intends = decision.is_some_and(|decision| decision.may_acknowledge);
@@ -76,6 +77,7 @@ fn source_record(channel: &Channel) -> SourceRecord {
     let error = [&channel.sql_error, &channel.io_error].into_iter().find(|error| !error.is_empty()).cloned();
     SourceRecord {
         address: channel.source.clone(),
+        user: Some(channel.user.clone()),
         server_uuid: Some(channel.source_uuid.clone()).filter(|uuid| !uuid.is_empty()),
         io_running: channel.io == IoThread::Yes,
         sql_running: channel.sql_running,

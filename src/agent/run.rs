@@ -132,6 +132,7 @@ fn configured(config: &Config, life: Life) -> Own {
         kill_connections: config.fencing.kill_connections,
         heartbeat_interval: config.heartbeat.interval,
         heartbeat_timeout: config.heartbeat.timeout,
+        replication_user: config.mysql.replication.user.clone(),
         failsafe: config.failover.failsafe,
         degrade: Policy {
             period: config.degrade.check_period.unwrap_or(config.heartbeat.interval),

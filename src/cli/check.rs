@@ -14,6 +14,7 @@ use crate::core::view::{Ensemble, Node, ServerFacts, Session};
 use crate::host::clock;
 use crate::host::lease_file::{self, LeaseFile, LeaseState};
 use crate::host::presence;
+use crate::mysql::accounts;
 use crate::mysql::connect::{Line, Row, Target};
 use crate::mysql::facts::{self, Reading};
 use crate::mysql::fault::Fault;
@@ -380,6 +381,79 @@ async fn privileges(line: &mut Line, report: &mut Report) {
         format!("missing: {}", missing.join(", "))
     };
     report.must("privileges", missing.is_empty(), found, "run packaging/grants.sql on the primary");
+    shutting_out(line, report, &have).await;
+}
+
+/// What it takes to shut a member out by its account. Without it all works as before, and such a member stays in S.
+async fn shutting_out(line: &mut Line, report: &mut Report, have: &[String]) {
+    let has = |name: &str| have.iter().any(|have| have == name);
+    let mut missing: Vec<&str> =
+        ["CREATE USER", "SYSTEM_USER", "CONNECTION_ADMIN"].into_iter().filter(|name| !has(name)).collect();
+    if !has("SYSTEM_VARIABLES_ADMIN") && !has("SESSION_VARIABLES_ADMIN") {
+        missing.push("SESSION_VARIABLES_ADMIN");
+    }
+    if line.rows("SELECT User, Host, account_locked FROM mysql.user LIMIT 0", LIMIT).await.is_err() {
+        missing.push("SELECT (User, Host, account_locked) ON mysql.user");
+    }
+    let found = if missing.is_empty() {
+        "a replica whose agent is gone can be shut out by its own account".to_owned()
+    } else {
+        format!("a replica whose agent is gone cannot be shut out: missing: {}", missing.join(", "))
+    };
+    report.should(
+        "shut-out-privileges",
+        missing.is_empty(),
+        found,
+        "run packaging/grants.sql on the primary; without it such a replica stays in the sync set, and its vote may be missing for \
+         a promotion",
+    );
+}
+
+/// In `lossless` each host had better have a replication account of its own.
+fn replication_accounts(config: &Config, report: &mut Report, ensemble: &Ensemble) {
+    if config.failover.durability != DurabilityMode::Lossless {
+        return;
+    }
+    let ours = &config.mysql.replication.user;
+    let others = ensemble.agents.values().map(|seen| &seen.record).filter(|agent| agent.name != config.name);
+    let sharing: Vec<&str> =
+        others.filter(|agent| agent.replication_user.as_ref() == Some(ours)).map(|agent| agent.name.as_str()).collect();
+    let found = match sharing.is_empty() {
+        true => format!("'{ours}' is the replication account of no other host"),
+        false => format!(
+            "'{ours}' is the replication account of {} too: should one of these hosts die, it stays in the sync set, and nobody may be \
+             promoted when the primary dies next",
+            sharing.join(", ")
+        ),
+    };
+    report.should(
+        "own-replication-account",
+        sharing.is_empty(),
+        found,
+        "create an account for each host on the primary (packaging/grants.sql), name it under mysql.replication in that host's \
+         file, restart its agent",
+    );
+}
+
+/// Accounts of this server that are locked for a member although nobody has recorded it: a restored backup, a deleted `topology`.
+async fn left_locked(config: &Config, report: &mut Report, ensemble: &Ensemble) {
+    let Ok(locked) = accounts::locked_for_members(&mut Line::new(own_target(config)), LIMIT).await else { return };
+    let recorded = |member: &str| {
+        let by = ensemble.topology.record().and_then(|topology| topology.durability.shut_out.get(member));
+        by.is_some_and(|by| by.contains(&config.name))
+    };
+    let left: Vec<String> =
+        locked.into_iter().filter(|(_, member)| !recorded(member)).map(|(account, _)| account).collect();
+    let found = match left.is_empty() {
+        true => "no replication account is left locked on this server".to_owned(),
+        false => format!("locked on this server for a member, and nobody will unlock it: {}", left.join(", ")),
+    };
+    report.should(
+        "locked-accounts",
+        left.is_empty(),
+        found,
+        "once that host's agent runs, on this server while it is the primary: SET SESSION sql_log_bin=0; ALTER USER … ACCOUNT UNLOCK",
+    );
 }
 
 /// Whether the replication account can log in at the source: by replicating with it, or by trying.
@@ -445,7 +519,9 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
     }
     if let Some(facts) = facts {
         unique(config, report, &ensemble, facts);
+        left_locked(config, report, &ensemble).await;
     }
+    replication_accounts(config, report, &ensemble);
     if let Some(topology) = ensemble.topology.record() {
         let terms = Terms { durability: config.failover.durability, sync_replicas: config.failover.sync_replicas };
         let Terms { durability, sync_replicas } = terms;

@@ -23,9 +23,13 @@ use crate::core::records::{DurabilityMode, Member, Topology};
 use crate::core::view::{Ensemble, Seen};
 use crate::host::lease_file::LeaseFile;
 use crate::host::state_dir::{StateDir, StateDirError};
+use crate::mysql::accounts;
 use crate::mysql::connect::Line;
 use crate::mysql::leave;
 use crate::zookeeper::writer::Outcome;
+
+/// One look's limit.
+const LIMIT: Duration = Duration::from_secs(5);
 
 type End = (Exit, String);
 
@@ -62,6 +66,15 @@ async fn left(config: &Config) -> Result<String, End> {
         None => "it is no member of the cluster".to_owned(),
     };
     leave::forget_persisted(&mut line).await.map_err(mysql)?;
+    // A read-only server takes no account statement: that is left to whoever makes it writable.
+    let locked = accounts::locked_for_members(&mut line, LIMIT).await.unwrap_or_default();
+    let locked: Vec<String> = locked.into_iter().map(|(account, _)| account).collect();
+    if !locked.is_empty() {
+        eprintln!(
+            "locked here by the agent, while it was the primary, and left so: {} (ALTER USER … ACCOUNT UNLOCK)",
+            locked.join(", ")
+        );
+    }
     remove_files(config, state_dir);
     Ok(format!(
         "{text}; nothing of the agent's is persisted in MySQL any more. What is in force stays until the server's restart (read_only, \
@@ -173,10 +186,14 @@ fn is_gone(ensemble: &Ensemble, name: &str) -> bool {
 fn removal(config: &Config, topology: &Seen<Topology>, ensemble: &Ensemble, floor: &GtidSet) -> Vec<Op> {
     let mut next = topology.record.clone();
     next.members.remove(&config.name);
-    next.durability.sync.retain(|name| *name != config.name);
-    next.durability.retiring.retain(|name| *name != config.name);
+    next.durability.forget(&config.name);
+    // What is locked on this server is no business of the cluster any more.
+    next.durability.shut_out.retain(|_, by| {
+        by.remove(&config.name);
+        !by.is_empty()
+    });
     next.durability.floor = next.durability.floor.union(floor);
-    let mut ops = vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)];
+    let mut ops = vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)];
     // Of the agent that was stopped just now: as long as it stands, the primary would record this host again.
     ops.extend(
         ensemble.agents.get(&config.name).map(|agent| Op::Delete(Path::Agent(config.name.clone()), agent.version)),

@@ -7,6 +7,7 @@ use super::exit::Exit;
 use crate::core::gtid::GtidSet;
 use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, DurabilityMode, HistoryRecord, MemberState, Mode, Topology};
+use crate::core::rows::shut_out;
 use crate::core::view::{Ensemble, Node};
 
 /// The cluster at one moment; the JSON form of `status --json`.
@@ -115,9 +116,14 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
     problems.extend(paused(ensemble));
     problems.extend(mixed_modes(ensemble));
     problems.extend(other_terms(ensemble));
+    let kept_out = ensemble.topology.record().map(|topology| shut_out::words(topology, &ensemble.agents));
+    let kept_out = kept_out.unwrap_or_default();
     for member in members {
         match (&member.agent, member.state) {
-            (None, _) => problems.push(format!("{}: its agent is not running", member.name)),
+            (None, _) => {
+                let more = kept_out.get(&member.name).map(|text| format!("; {text}")).unwrap_or_default();
+                problems.push(format!("{}: its agent is not running{more}", member.name));
+            }
             (Some(agent), _)
                 if matches!(agent.reason, Reason::OldPrimaryUnfenced | Reason::NotAutomatic | Reason::FencedByHand) =>
             {

@@ -5,6 +5,7 @@
 //! which sees the result, will ask again if it still is right. Only [`Action::Fence`] has a lane to itself: it never
 //! queues behind anything.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::gtid::GtidSet;
@@ -126,6 +127,19 @@ pub enum MysqlAction {
     CreateHeartbeatTable,
     /// End the client connections of a server that has become read-only (`fencing.kill_connections`).
     EndClientConnections,
+    /// Keep a member from acknowledging (interleaving 6): lock its accounts here, and mark them as locked for it; then end all of
+    /// their connections until none is left. Nothing of it is in the binary log, so it waits for nobody (interleaving 16).
+    ShutOut {
+        /// The member.
+        member: String,
+        /// All users by which it may connect, and nobody else.
+        users: BTreeSet<String>,
+    },
+    /// Unlock what [`MysqlAction::ShutOut`] has locked here for this member, and nothing else.
+    LetIn {
+        /// The member.
+        member: String,
+    },
 }
 
 /// Which action on MySQL, without its particulars.
@@ -150,6 +164,8 @@ pub enum MysqlKind {
     PersistReadOnly,
     CreateHeartbeatTable,
     EndClientConnections,
+    ShutOut,
+    LetIn,
 }
 
 impl MysqlAction {
@@ -175,6 +191,8 @@ impl MysqlAction {
             Self::PersistReadOnly => MysqlKind::PersistReadOnly,
             Self::CreateHeartbeatTable => MysqlKind::CreateHeartbeatTable,
             Self::EndClientConnections => MysqlKind::EndClientConnections,
+            Self::ShutOut { .. } => MysqlKind::ShutOut,
+            Self::LetIn { .. } => MysqlKind::LetIn,
         }
     }
 }
@@ -262,7 +280,7 @@ pub enum Path {
 #[expect(clippy::large_enum_variant, reason = "a transaction holds a handful of them, for a moment")]
 pub enum Record {
     /// `topology`
-    Topology(Topology),
+    Topology(Box<Topology>),
     /// `master`
     Master(Master),
     /// `lease`

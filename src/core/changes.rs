@@ -36,6 +36,8 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
             sync: Vec::new(),
             sync_replicas: own.sync_replicas,
             retiring: Vec::new(),
+            accounts: Default::default(),
+            shut_out: Default::default(),
             floor: GtidSet::new(),
             incarnations: BTreeMap::new(),
         },
@@ -117,6 +119,7 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
     next.reason = reason;
     next.handover = None;
     next.last_writer = case.last_writer().map(str::to_owned);
+    next.durability.sync.extend(shut_out_by_others(topology, case));
     if let Some(facts) = case.facts() {
         // What the winner holds is the least that any later candidate must hold (interleaving 5).
         next.durability.floor = facts.executed.clone();
@@ -124,6 +127,24 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
         next.lost = expected(topology, case).subtract(&facts.executed);
     }
     next
+}
+
+/// Members that an earlier primary has shut out, and whose agents are not back. They are locked on that one's server alone: a member
+/// that stands still may be pointed at ours, and acknowledges to us when it thaws (found by simulation). So they count again, from
+/// before we open, until we have shut them out ourselves.
+fn shut_out_by_others(topology: &Topology, case: &Case<'_>) -> Vec<String> {
+    let durability = &topology.durability;
+    let silent = |name: &String| {
+        let server = case.agent(name).and_then(|agent| agent.server.as_ref());
+        server.is_some_and(|server| server.acknowledges == Some(false))
+    };
+    let counts = |name: &&String| {
+        topology.members.contains_key(*name) && *name != case.me() && !durability.sync.contains(name) && !silent(name)
+    };
+    match durability.mode {
+        DurabilityMode::Lossless => durability.shut_out.keys().filter(counts).cloned().collect(),
+        DurabilityMode::Async => Vec::new(),
+    }
 }
 
 /// What the last primary had acknowledged as far as is known.
@@ -157,7 +178,7 @@ pub fn published(topology: &Topology, case: &Case<'_>) -> Topology {
     next.since = case.view.wall.clone();
     next.members = members_now(topology, case);
     // S as it was carried over: whoever else follows is recorded before it may acknowledge.
-    next.durability.sync.retain(|name| name != case.me());
+    next.durability.forget(case.me());
     next.durability.retiring.clear();
     note_incarnations(&mut next.durability, case);
     next

@@ -168,6 +168,8 @@ mod tests {
             sync: sync.iter().map(|name| (*name).to_owned()).collect(),
             sync_replicas: k,
             retiring: Vec::new(),
+            accounts: Default::default(),
+            shut_out: Default::default(),
             floor: GtidSet::new(),
             incarnations: BTreeMap::new(),
         }

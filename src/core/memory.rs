@@ -42,6 +42,10 @@ pub struct Memory {
     pub confirmed: Option<(String, Moment)>,
     /// Members of S whose servers live anew, until they are counted on again.
     pub anew: BTreeMap<String, Anew>,
+    /// Members of S whose agents are gone, and since when.
+    pub absent: BTreeMap<String, Moment>,
+    /// The member that this primary is shutting out.
+    pub shutting_out: Option<ShuttingOut>,
     /// How many acknowledgements commits are made to wait for, before that is recorded.
     pub setting: Option<Setting>,
     /// The version of `topology` that this process last replaced by one that says degraded: no earlier write of ours can land on
@@ -78,6 +82,17 @@ pub struct OpenedEpoch {
     pub at: Moment,
     /// It began with a failover that nobody had asked for, to another server than the one before.
     pub failover: bool,
+}
+
+/// A member whose accounts are being locked here. What an earlier term did proves nothing in this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShuttingOut {
+    /// The member.
+    pub member: String,
+    /// The epoch.
+    pub epoch: u64,
+    /// When it was first asked for, recorded as about to be done.
+    pub asked: Moment,
 }
 
 /// A commit with which a member of S acknowledges all that it had received before it began to (interleaving 16).

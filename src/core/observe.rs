@@ -148,6 +148,8 @@ fn adopted(view: &View, primary: &AgentRecord, agents: &[&AgentRecord], epoch: u
             sync: members.keys().filter(|name| **name != primary.name).cloned().collect(),
             sync_replicas: view.own.sync_replicas,
             retiring: Vec::new(),
+            accounts: Default::default(),
+            shut_out: Default::default(),
             floor: GtidSet::new(),
             incarnations: BTreeMap::new(),
         },

@@ -149,6 +149,8 @@ reasons! {
     ReplicationBroken = "replication_broken",
     /// The agent stopped in an orderly way.
     AgentStopped = "agent_stopped",
+    /// A member whose agent is gone was kept from acknowledging by locking its replication account, and has left the sync set.
+    ShutOut = "shut_out",
     /// A member joined.
     MemberJoined = "member_joined",
     /// The server was made read-only.

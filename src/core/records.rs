@@ -4,7 +4,7 @@
 //! types for the core would only have to be kept equal by hand. Unknown fields are passed over, so that a newer
 //! agent may add some within the same `format`; a larger `format` is refused ([`Topology::FORMAT`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,13 @@ pub struct Durability {
     /// Members of S that have been asked to acknowledge nothing more; they count in S until that is certain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retiring: Vec<String>,
+    /// The users by which a member of S may connect, where its agent has told: recorded first, then used. Whoever is to be shut out
+    /// is known by them; a member without an entry cannot be.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub accounts: BTreeMap<String, BTreeSet<String>>,
+    /// Members whose accounts are locked, or are about to be, and on the servers of which primaries: each unlocks its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shut_out: BTreeMap<String, BTreeSet<String>>,
     /// A candidate lacking any of it is refused (interleaving 5).
     #[serde(default)]
     pub floor: GtidSet,
@@ -156,6 +163,14 @@ impl Durability {
     #[must_use]
     pub fn kept_all(&self, name: &str, incarnation: &str) -> bool {
         self.incarnations.get(name).is_none_or(|known| known == incarnation)
+    }
+
+    /// This member counts in S no more. Who has locked its accounts stays recorded.
+    pub fn forget(&mut self, name: &str) {
+        self.sync.retain(|member| member != name);
+        self.retiring.retain(|member| member != name);
+        self.accounts.remove(name);
+        self.incarnations.remove(name);
     }
 
     /// Whether this member may acknowledge commits: recorded first, then done (interleaving 18).
@@ -355,6 +370,9 @@ pub struct AgentRecord {
     /// What its file asks for, whatever is in force. None from an agent of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposes: Option<Terms>,
+    /// The account with which its file lets its server replicate (`mysql.replication.user`). None from an agent of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replication_user: Option<String>,
     /// Whether a guard runs beside the agent; none where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<bool>,
@@ -420,6 +438,9 @@ impl ServerRecord {
 pub struct SourceRecord {
     /// `host:port` as configured.
     pub address: String,
+    /// The account that the channel really uses. None from an agent of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// The source's UUID, once it has been connected to.
     pub server_uuid: Option<String>,
     /// The IO thread is running *and* connected.

@@ -11,7 +11,9 @@ use super::observe;
 use super::outcome::{Decision, Outcome};
 use super::reason::Reason;
 use super::records::{Mode, Role};
-use super::rows::{adoption, durability, operator, outage, primary, race, replica, safety, switchover, terms};
+use super::rows::{
+    adoption, durability, operator, outage, primary, race, replica, safety, shut_out, switchover, terms,
+};
 use super::time::Moment;
 use super::view::View;
 
@@ -59,6 +61,7 @@ pub static TABLE: &[Row] = &[
     row("P8", "promoted and writable: publish", primary::publish),
     row("P9", "promoted and published: write history", primary::record_history),
     row("P10", "primary with a lock left: remove it", primary::drop_own_locks),
+    row("D11", "primary: a member that was shut out is back: let it in", shut_out::let_in),
     row("D0", "primary: counts acknowledgements that came and that are missing", durability::count),
     row("D7", "primary: its file asks for async, or for lossless again", terms::change_mode),
     row("D8", "primary: its file asks for another number of acknowledgements", terms::change_k),
@@ -68,7 +71,9 @@ pub static TABLE: &[Row] = &[
     row("D2", "primary: degraded, and enough acknowledge: restore", durability::restore),
     row("D3", "primary: a member of S that fails is to leave it", durability::retire),
     row("D4", "primary: a member certainly acknowledges nothing more: out of S", durability::remove),
-    row("D9", "primary: a member of S was restarted and has caught up: counted on again", durability::count_anew),
+    row("D12", "primary: a member of S was restarted and has caught up: counted on again", durability::count_anew),
+    row("D9", "primary: by which accounts a member of S connects is recorded", shut_out::learn),
+    row("D10", "primary: a member of S whose agent is gone is shut out: out of S", shut_out::shut_out),
     row("O4", "primary, a pause is over: remove it", operator::end_pause),
     row("P11", "primary: steady", primary::steady),
     row("O2", "no primary seen, its lease is paused: roles stay", operator::paused),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::action::MysqlKind;
+use super::action::{MysqlAction, MysqlKind};
 use super::degrade::Policy;
 use super::gtid::GtidSet;
 use super::reason::Reason;
@@ -74,6 +74,8 @@ pub struct Own {
     pub heartbeat_interval: Duration,
     /// `heartbeat.timeout`.
     pub heartbeat_timeout: Duration,
+    /// `mysql.replication.user`.
+    pub replication_user: String,
     /// `failover.failsafe`.
     pub failsafe: bool,
     /// `degrade.*`.
@@ -225,6 +227,36 @@ pub struct Server {
     pub failure: Option<Failure>,
     /// The last fence over the network that succeeded: which server is proven read-only, and when that action was *begun*.
     pub fenced_remote: Option<(String, Moment)>,
+    /// The last change of a member's accounts on our server, as long as no other has begun since ([`Server::accounts_changed`]).
+    pub accounts: Option<AccountChange>,
+}
+
+/// A member was shut out or let in: what was done and when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AccountChange {
+    /// The action whole: whose accounts, and which.
+    pub action: MysqlAction,
+    /// When it was begun.
+    pub begun: Moment,
+    /// When it had come to its end.
+    pub ended: Moment,
+}
+
+impl Server {
+    /// An action begins. From here on nothing is known of the accounts that an earlier one has locked or unlocked, so that a
+    /// member that is being let in can never pass for one that is shut out.
+    pub fn action_begins(&mut self, kind: MysqlKind) {
+        if matches!(kind, MysqlKind::ShutOut | MysqlKind::LetIn) {
+            self.accounts = None;
+        }
+    }
+
+    /// An action has succeeded.
+    pub fn accounts_changed(&mut self, action: &MysqlAction, begun: Moment, ended: Moment) {
+        if matches!(action.kind(), MysqlKind::ShutOut | MysqlKind::LetIn) {
+            self.accounts = Some(AccountChange { action: action.clone(), begun, ended });
+        }
+    }
 }
 
 /// A heartbeat that has come back.
@@ -421,6 +453,8 @@ impl ServerFacts {
 pub struct Channel {
     /// `Source_Host:Source_Port`.
     pub source: String,
+    /// `Source_User`.
+    pub user: String,
     /// `Source_UUID`, empty until it was connected once.
     pub source_uuid: String,
     /// `Replica_IO_Running`.

@@ -98,6 +98,11 @@ impl Target {
         &self.user
     }
 
+    /// Its password.
+    pub(crate) fn password(&self) -> &str {
+        &self.password
+    }
+
     fn opts(&self, lock_wait: u64) -> Opts {
         let opts = OptsBuilder::default()
             .user(Some(self.user.clone()))

@@ -14,7 +14,7 @@ use crate::core::view::{Channel, IoThread};
 
 use super::connect::{BadAddress, Line, Target, identifier, literal};
 use super::fault::{Fault, code};
-use super::{binlog, blockers, close, facts, follow, open};
+use super::{accounts, binlog, blockers, close, facts, follow, open};
 
 /// The limit of a statement that has no limit of its own. None of them waits for clients; the slowest (starting and
 /// stopping replication) take some 10 ms on a server at ease.
@@ -228,6 +228,8 @@ impl Control {
             MysqlAction::PersistReadOnly => self.persist_read_only().await,
             MysqlAction::CreateHeartbeatTable => self.create_heartbeat_table().await,
             MysqlAction::EndClientConnections => self.end_client_connections().await,
+            MysqlAction::ShutOut { member, users } => accounts::shut_out(self, member, users).await,
+            MysqlAction::LetIn { member } => accounts::let_in(self, member).await,
         }
     }
 

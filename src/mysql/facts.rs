@@ -281,6 +281,7 @@ fn channels(status: &[Row], at: &str) -> Result<(Option<Channel>, Vec<String>), 
 pub(crate) fn channel(row: &Row, at: &str) -> Result<Channel, Fault> {
     Ok(Channel {
         source: format!("{}:{}", row.text_or_empty("Source_Host"), row.text_or_empty("Source_Port")),
+        user: row.text_or_empty("Source_User"),
         source_uuid: row.text_or_empty("Source_UUID"),
         io: match row.text_or_empty("Replica_IO_Running").as_str() {
             "Yes" => IoThread::Yes,

@@ -11,9 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::core::gtid::GtidSet;
 
-use super::connect::{Connection, Line, Place, Row, literal};
+use super::connect::{Connection, Line, Place, Row, Target, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP, applier_error};
 use super::facts;
+use super::fault::Fault;
 
 /// Attempts of the IO thread, one a second: 100 days. Its default gives up after 10 in 9.x.
 const RETRY_COUNT: u32 = 8_640_000;
@@ -54,7 +55,7 @@ pub(crate) async fn follow(
         }
     }
     super::semisync::stop_waiting(&mut control.line).await?;
-    repoint(control, address).await?;
+    repoint(control, address, &own_account(control)).await?;
     super::semisync::set_replica(&mut control.line, acknowledge).await?;
     control.line.run("START REPLICA", STEP).await.doing("starting replication")?;
     match control.channel().await? {
@@ -119,13 +120,47 @@ async fn close_for_following(control: &mut Control) -> Result<(), ControlError> 
     Ok(())
 }
 
+/// By whom a channel connects.
+struct Account {
+    user: String,
+    password: String,
+}
+
+/// The account that our file names.
+fn own_account(control: &Control) -> Account {
+    let settings = &control.settings;
+    Account { user: settings.replication_user.clone(), password: settings.replication_password.clone() }
+}
+
+/// On the server to fetch from our account may be locked: it was the primary and has shut us out, and being read-only it can let
+/// nobody in. The agents' own account, which is the same everywhere, may read there too. Nothing is acknowledged by it: semi-sync
+/// is off in a race, and whoever follows a primary does so by the account of its file.
+async fn account_for_fetching(control: &Control, from: &str) -> Result<Account, ControlError> {
+    let own = own_account(control);
+    let agents = control.line.target();
+    // MySQL takes no longer one for replication. With TLS it cannot be tried: this client does not speak it yet.
+    if control.settings.replication_tls || agents.password().len() > 32 {
+        return Ok(own);
+    }
+    match Connection::open(&Target::new(Place::tcp(from)?, &own.user, &own.password), STEP).await {
+        Err(Fault::RefusedPassword { .. }) => {
+            Ok(Account { user: agents.user().to_owned(), password: agents.password().to_owned() })
+        }
+        // Whatever else is wrong, replication will say.
+        _ => Ok(own),
+    }
+}
+
 /// Points the channel at `address` with the IO thread stopped; changes nothing where it points there already.
-async fn repoint(control: &mut Control, address: &str) -> Result<(), ControlError> {
+async fn repoint(control: &mut Control, address: &str, account: &Account) -> Result<(), ControlError> {
     let Place::Tcp { host, port } = Place::tcp(address)? else { return Ok(()) };
     let rows = control.line.rows("SHOW REPLICA STATUS", STEP).await.doing("reading the replication status")?;
     let present = rows.iter().find(|row| row.text_or_empty("Channel_Name").is_empty());
-    if present.is_some_and(|row| points_there(row, &host, port, control)) {
+    if present.is_some_and(|row| points_there(row, &host, port, control, account)) {
         return Ok(());
+    }
+    if present.is_some_and(|row| another_account(row, &host, port, control)) {
+        try_account(control, address).await?;
     }
     let by_position = present.is_some_and(|row| !row.is_on("Auto_Position"));
     if present.is_some() {
@@ -140,18 +175,18 @@ async fn repoint(control: &mut Control, address: &str) -> Result<(), ControlErro
             "replication was allowed TLS and is now set up without, as mysql.replication.tls is false"
         );
     }
-    let sql = change_source(control, &host, port, present.is_none() || by_position);
+    let sql = change_source(control, account, &host, port, present.is_none() || by_position);
     control.line.run(&sql, STEP).await.doing("pointing replication at another source")
 }
 
 /// Whether nothing would change. A refused password counts as a change: the one in the file may be new, and the
 /// server does not show the one it has.
-fn points_there(row: &Row, host: &str, port: u16, control: &Control) -> bool {
+fn points_there(row: &Row, host: &str, port: u16, control: &Control, account: &Account) -> bool {
     let settings = &control.settings;
     let tls = |column| row.is_on(column);
     row.text_or_empty("Source_Host") == host
         && row.number("Source_Port") == Some(port.into())
-        && row.text_or_empty("Source_User") == settings.replication_user
+        && row.text_or_empty("Source_User") == account.user
         && row.is_on("Auto_Position")
         && row.number("Connect_Retry") == Some(1)
         && row.number("Source_Retry_Count") == Some(RETRY_COUNT.into())
@@ -176,7 +211,26 @@ async fn keep_relay_logs(control: &mut Control, by_position: bool, missing: Gtid
     control.start_applier().await.map(|_| ()).map_err(|_| ControlError::Unapplied { what: WHAT, missing })
 }
 
-fn change_source(control: &Control, host: &str, port: u16, auto_position: bool) -> String {
+/// Whether it replicates from there, by another account than the file names.
+fn another_account(row: &Row, host: &str, port: u16, control: &Control) -> bool {
+    row.text_or_empty("Source_Host") == host
+        && row.number("Source_Port") == Some(port.into())
+        && row.text_or_empty("Replica_IO_Running") == "Yes"
+        && row.text_or_empty("Source_User") != control.settings.replication_user
+}
+
+/// What replicates is not given up for an account that is not let in. With TLS it is not tried: this client does not speak it yet.
+async fn try_account(control: &Control, address: &str) -> Result<(), ControlError> {
+    let settings = &control.settings;
+    if settings.replication_tls {
+        return Ok(());
+    }
+    let target = Target::new(Place::tcp(address)?, &settings.replication_user, &settings.replication_password);
+    let tried = Connection::open(&target, STEP).await;
+    tried.map(drop).doing("trying the account that mysql.replication names; replication goes on by the present one")
+}
+
+fn change_source(control: &Control, account: &Account, host: &str, port: u16, auto_position: bool) -> String {
     let settings = &control.settings;
     // SOURCE_AUTO_POSITION is refused while the applier runs, even where it changes nothing.
     let auto_position = if auto_position { ", SOURCE_AUTO_POSITION=1" } else { "" };
@@ -188,8 +242,8 @@ fn change_source(control: &Control, host: &str, port: u16, auto_position: bool) 
         "CHANGE REPLICATION SOURCE TO SOURCE_HOST={}, SOURCE_PORT={port}, SOURCE_USER={}, SOURCE_PASSWORD={}, \
          {transport}, SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT={RETRY_COUNT}, SOURCE_HEARTBEAT_PERIOD=1{auto_position}",
         literal(host),
-        literal(&settings.replication_user),
-        literal(&settings.replication_password),
+        literal(&account.user),
+        literal(&account.password),
     )
 }
 
@@ -210,7 +264,8 @@ pub(crate) async fn fetch(
 
 async fn receive(control: &mut Control, from: &str, set: &GtidSet, limit: Duration) -> Result<Done, ControlError> {
     let deadline = Instant::now() + limit;
-    repoint(control, from).await?;
+    let account = account_for_fetching(control, from).await?;
+    repoint(control, from, &account).await?;
     control.line.run("START REPLICA", STEP).await.doing("starting replication")?;
     loop {
         let position = control.position().await?;

@@ -8,6 +8,7 @@
 //! | [`probe`] | the heartbeat: single tries and what each showed |
 //! | [`blockers`] | who holds a statement up, in words |
 //! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`], `events` hold the larger ones) |
+//! | [`accounts`] | shuts a member out by its replication account, and lets it in again |
 //! | `binlog` | where replicas begin to read |
 //! | [`leave`] | a server leaves the product's care |
 //! | `semisync` | both sides of semi-synchronous replication |
@@ -17,6 +18,7 @@
 //! client crate, and no type of that crate leaves it. From [`crate::host`] the clock and the mysqld process are used, for the last
 //! rung of the ladder.
 
+pub mod accounts;
 mod binlog;
 pub mod blockers;
 pub mod close;

@@ -172,7 +172,7 @@ mod tests {
         let topology = tree().topology(TOPOLOGY.as_bytes()).unwrap();
         assert_eq!(topology.epoch, 7);
         assert!(topology.durability.floor.is_empty());
-        let bytes = encode(&Record::Topology(topology.clone()));
+        let bytes = encode(&Record::Topology(Box::new(topology.clone())));
         assert_eq!(tree().topology(&bytes).unwrap(), topology);
         let as_written: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(as_written, serde_json::from_str::<serde_json::Value>(TOPOLOGY).unwrap());

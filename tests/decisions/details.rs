@@ -160,7 +160,7 @@ fn retiring() -> World {
 
 fn next_topology(decision: &Decision) -> Topology {
     let of = |op: &Op| match op {
-        Op::Set(Path::Topology, Record::Topology(next), VERSION) => Some(next.clone()),
+        Op::Set(Path::Topology, Record::Topology(next), VERSION) => Some((**next).clone()),
         _ => None,
     };
     write(decision).ops.iter().find_map(of).unwrap()

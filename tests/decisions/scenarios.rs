@@ -43,6 +43,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     race(&mut case);
     followers(&mut case);
     super::durability::scenarios(&mut case);
+    super::shut_out::scenarios(&mut case);
     super::operator::scenarios(&mut case);
     super::failsafe::scenarios(&mut case);
     super::fences::scenarios(&mut case);

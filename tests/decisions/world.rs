@@ -41,6 +41,11 @@ pub(crate) fn address(name: &str) -> String {
     format!("{name}:3306")
 }
 
+/// The replication account of a host: one of its own.
+pub(crate) fn account(name: &str) -> String {
+    format!("repl_{name}")
+}
+
 /// The session of an agent: the owner of its nodes.
 fn session(name: &str) -> i64 {
     name[2..].parse().unwrap()
@@ -205,6 +210,8 @@ fn topology() -> Topology {
             sync: vec!["db2".into(), "db3".into()],
             sync_replicas: 1,
             retiring: vec![],
+            accounts: ["db2", "db3"].map(|name| (name.to_owned(), [account(name)].into())).into(),
+            shut_out: Default::default(),
             floor: GtidSet::new(),
             incarnations: ["db2", "db3"].map(|name| (name.to_owned(), name.to_owned())).into(),
         },
@@ -265,6 +272,7 @@ fn own(name: &str) -> Own {
         kill_connections: true,
         heartbeat_interval: Duration::from_secs(1),
         heartbeat_timeout: Duration::from_secs(1),
+        replication_user: account(name),
         failsafe: false,
         degrade: Policy { period: Duration::from_secs(2), times: Some(3) },
         managed: true,
@@ -284,6 +292,7 @@ fn facts(name: &str) -> ServerFacts {
         executed: gtids(9),
         channel: replicates.then(|| Channel {
             source: address("db1"),
+            user: account(name),
             source_uuid: uuid("db1"),
             io: IoThread::Yes,
             sql_running: true,
@@ -319,6 +328,7 @@ fn agent(name: &str) -> AgentRecord {
         priority: 100,
         mode: Mode::Automatic,
         proposes: None,
+        replication_user: Some(account(name)),
         fenced_by_hand: false,
         tags: BTreeMap::new(),
         role: if replicates { Role::Replica } else { Role::Primary },
@@ -336,6 +346,7 @@ fn agent(name: &str) -> AgentRecord {
             retrieved: gtids(9),
             source: replicates.then(|| SourceRecord {
                 address: address("db1"),
+                user: Some(account(name)),
                 server_uuid: Some(uuid("db1")),
                 io_running: true,
                 sql_running: true,

@@ -109,6 +109,7 @@ impl Agent {
             kill_connections: true,
             heartbeat_interval: ms(PROBE),
             heartbeat_timeout: ms(PROBE_LIMIT),
+            replication_user: plan.account(id),
             failsafe: true,
             degrade: Policy { period: ms(400), times: Some(5) },
             managed: false,
@@ -244,6 +245,7 @@ impl World {
                 if matches!(action, MysqlAction::Close { .. }) {
                     agent.server.fence_begins(now);
                 }
+                agent.server.action_begins(action.kind());
                 agent.doing = Some(Doing { action, ready: t + takes, started: t });
             }
             Action::Mysql(_) => {}

@@ -30,8 +30,15 @@ impl World {
             if self.calm {
                 return; // answers are lost and late, no more
             }
-            self.next_fault = self.t + self.chance.between(200, 5_000);
+            // Nobody is away for long where the roles never rest.
+            let rest = if self.plan.absences { 9_000 } else { 5_000 };
+            self.next_fault = self.t + self.chance.between(200, rest);
             self.fault();
+        }
+        if self.plan.absences && self.t >= self.next_absence {
+            self.faults = true;
+            self.next_absence = self.t + self.more.between(8_000, 16_000);
+            self.absence();
         }
         if self.plan.more_faults && self.t >= self.next_other_fault {
             self.faults = true;
@@ -147,6 +154,46 @@ impl World {
             }
         };
         self.say(i, format!("--- {what}"));
+    }
+
+    /// Away for so long that the others may shut it out (three T and more): with its server, or that one alone goes on, or stands
+    /// still and thaws before or after.
+    fn absence(&mut self) {
+        let any = below(&mut self.more, self.plan.hosts);
+        let replica = self.more.percent(90);
+        let i = if replica && self.primary() == Some(any) { (any + 1) % self.plan.hosts } else { any };
+        if !self.hosts[i].up || !self.agents[i].alive {
+            return;
+        }
+        let until = self.t + self.more.between(9_000, 20_000);
+        let thaws = self.t + self.more.between(1_000, 18_000);
+        let which = self.more.between(0, 5);
+        let what = match which {
+            0 => {
+                self.host_dies(i, until);
+                "host is away for long"
+            }
+            1 => {
+                self.hosts[i].zookeeper_cut = true;
+                self.hosts[i].back.network = Some(until);
+                "cut off from ZooKeeper for long"
+            }
+            2 => {
+                (self.hosts[i].zookeeper_cut, self.hosts[i].network_cut) = (true, true);
+                self.hosts[i].back.network = Some(until);
+                "host is cut off for long"
+            }
+            _ => {
+                self.agents[i].alive = false;
+                self.hosts[i].back.agent = Some(until);
+                if which == 3 && self.servers[i].up {
+                    self.servers[i].frozen = true;
+                    self.hosts[i].back.mysqld_thaws = Some(thaws);
+                }
+                "agent is away for long"
+            }
+        };
+        self.say(i, format!("--- {what}, until {until}"));
     }
 
     fn freeze_agent(&mut self, i: usize, until: u64) {

@@ -1,10 +1,12 @@
 //! Actions on MySQL, as `src/mysql` carries them out.
 
+use std::collections::BTreeSet;
+
 use mysql_ha_agent::core::action::{MysqlAction, MysqlKind};
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::view::Failure;
 
-use super::mysqld::{address, uuid};
+use super::mysqld::{Replication, address, uuid};
 use super::world::World;
 
 /// A statement on a silent server is given up after this, milliseconds.
@@ -49,6 +51,7 @@ impl World {
             Done::Yes | Done::Diverged(_) => {
                 server.failure = None;
                 server.done = Some((kind, now));
+                server.accounts_changed(&action, begun, now);
                 if let MysqlAction::FenceRemote { server_uuid, .. } = &action {
                     server.fenced_remote = Some((server_uuid.clone(), begun));
                 }
@@ -103,7 +106,10 @@ impl World {
                 }
                 let source = host_of(from);
                 if !self.servers[i].channel.as_ref().is_some_and(|channel| channel.source == source && channel.io) {
-                    self.servers[i].point_at(source);
+                    // The agents' own account where ours is locked.
+                    let own = self.servers[i].user.clone();
+                    let locked = self.servers[source].locked.contains_key(&own);
+                    self.servers[i].point_at(source, if locked { "agent" } else { &own });
                 }
                 Done::NotYet
             }
@@ -117,7 +123,7 @@ impl World {
                 let server = &mut self.servers[i];
                 server.replica_enabled = *on;
                 if let Some(channel) = server.channel.as_mut().filter(|channel| channel.io) {
-                    (channel.connected, channel.acknowledges) = (false, *on);
+                    (channel.connected, channel.acknowledges, channel.let_in) = (false, *on, None);
                 }
                 Done::Yes
             }
@@ -210,6 +216,14 @@ impl World {
                 }
                 Done::NotYet
             }
+            MysqlAction::ShutOut { .. } | MysqlAction::LetIn { .. } if self.servers[i].super_read_only => {
+                Done::Failed("read-only".into())
+            }
+            MysqlAction::ShutOut { member, users } => self.shut_out(i, member, users),
+            MysqlAction::LetIn { member } => {
+                self.servers[i].locked.retain(|_, of| of != member);
+                Done::Yes
+            }
             MysqlAction::FlushBinaryLog
             | MysqlAction::PersistReadOnly
             | MysqlAction::CreateHeartbeatTable
@@ -217,9 +231,25 @@ impl World {
         }
     }
 
+    /// Locks, then ends what stands, then looks again.
+    fn shut_out(&mut self, i: usize, member: &str, users: &BTreeSet<String>) -> Done {
+        for user in users {
+            self.servers[i].locked.insert(user.clone(), member.to_owned());
+        }
+        let mut none = true;
+        for server in &mut self.servers {
+            let theirs = |channel: &&mut Replication| channel.source == i && users.contains(&channel.user);
+            let channel = server.channel.as_mut().filter(theirs).filter(|channel| channel.let_in.is_some());
+            if let Some(channel) = channel {
+                (channel.connected, channel.let_in, none) = (false, None, false);
+            }
+        }
+        if none { Done::Yes } else { Done::NotYet }
+    }
+
     fn stop_io(&mut self, i: usize) {
         if let Some(channel) = &mut self.servers[i].channel {
-            (channel.io, channel.connected) = (false, false);
+            (channel.io, channel.connected, channel.let_in) = (false, false, None);
         }
     }
 
@@ -245,7 +275,8 @@ impl World {
         let server = &mut self.servers[i];
         server.acknowledgements = 0;
         server.replica_enabled = acknowledge;
-        server.point_at(primary);
+        let user = server.user.clone();
+        server.point_at(primary, &user);
         Done::Yes
     }
 }

@@ -71,6 +71,9 @@ const LINES: usize = 200;
 const CALM: u64 = 300;
 const ROOMS: u64 = 300;
 
+/// The same of worlds in which somebody is away for long.
+const ABSENT: u64 = 600;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     seed: u64,
@@ -78,7 +81,8 @@ struct Run {
 }
 
 impl Run {
-    /// What was wrong, the trace ahead of it, or how many promotions (in a calm world: outages) there were.
+    /// What was wrong, the trace ahead of it, or how many promotions (in a calm world: outages; with absences: members shut out)
+    /// there were.
     fn run(self) -> Result<(u64, String), String> {
         let mut world = World::new(self.seed, self.story);
         let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
@@ -90,6 +94,7 @@ impl Run {
                 let happened = match self.story {
                     Story::Calm => world.outages.count,
                     Story::Rooms => world.rooms.kept,
+                    Story::Absent => world.shut_out * 4,
                     Story::Plain | Story::Mixed | Story::Power => world.promotions,
                 };
                 Ok((happened, trace))
@@ -157,6 +162,13 @@ fn all_hold(all: &[Run]) {
 #[test]
 fn promises_hold_under_faults() {
     run_all(Story::Mixed, &[(Story::Plain, KEPT_PLAIN), (Story::Mixed, KEPT)], SEEDS);
+}
+
+/// Whoever is away for long leaves S, by its own account where its agent cannot say anything, and acknowledges nothing from then on,
+/// wherever and whenever it is back.
+#[test]
+fn interleaving_06_who_is_away_for_long_is_shut_out_and_let_in_again() {
+    run_all(Story::Absent, &[], ABSENT);
 }
 
 /// Promise 7: the ensemble goes and comes, for moments and for several T; the primary takes writes at every instant, none waits, and

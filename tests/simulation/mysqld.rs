@@ -1,7 +1,7 @@
 //! A MySQL server: binary log, relay log, applier, semi-sync as source, read-only, death and return.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mysql_ha_agent::core::gtid::GtidSet;
@@ -67,6 +67,10 @@ pub(crate) struct Replication {
     pub(crate) acknowledges: bool,
     /// How much of the source's log has been asked for.
     pub(crate) position: usize,
+    /// The life of the source that has let it in: the connection stands, also while either is frozen or cut off for a while.
+    pub(crate) let_in: Option<u32>,
+    /// By which account.
+    pub(crate) user: String,
 }
 
 /// A commit that waits for its acknowledgement, and whether somebody still waits for its answer.
@@ -96,6 +100,10 @@ pub(crate) struct Mysqld {
     pub(crate) acknowledgements: u32,
     /// Semi-sync's replica side: set, and as the IO thread that runs was started.
     pub(crate) replica_enabled: bool,
+    /// The replication account that its agent's file names.
+    pub(crate) user: String,
+    /// Accounts that are locked here, and for whom.
+    pub(crate) locked: BTreeMap<String, String>,
     next: u32,
     pub(crate) slow: bool,
     /// The applier stands still.
@@ -104,7 +112,7 @@ pub(crate) struct Mysqld {
 }
 
 impl Mysqld {
-    pub(crate) fn new(id: usize, acknowledgements: u32) -> Self {
+    pub(crate) fn new(id: usize, acknowledgements: u32, user: String) -> Self {
         let channel = (id > 0).then_some(Replication {
             source: 0,
             io: true,
@@ -112,6 +120,8 @@ impl Mysqld {
             connected: true,
             acknowledges: acknowledgements > 0,
             position: 0,
+            let_in: Some(1),
+            user: user.clone(),
         });
         Self {
             id,
@@ -129,6 +139,8 @@ impl Mysqld {
             waiting: vec![],
             acknowledgements: if id == 0 { acknowledgements } else { 0 },
             replica_enabled: id > 0 && acknowledgements > 0,
+            user,
+            locked: BTreeMap::new(),
             next: 0,
             slow: false,
             stalled: false,
@@ -248,7 +260,7 @@ impl Mysqld {
             self.execute(tx);
         }
         if let Some(channel) = &mut self.channel {
-            (channel.io, channel.sql, channel.connected) = (false, false, false);
+            (channel.io, channel.sql, channel.connected, channel.let_in) = (false, false, false, None);
         }
     }
 
@@ -259,13 +271,22 @@ impl Mysqld {
         }
     }
 
-    pub(crate) fn point_at(&mut self, source: usize) {
+    pub(crate) fn point_at(&mut self, source: usize, user: &str) {
         let position = match &self.channel {
             Some(channel) if channel.source == source => channel.position,
             _ => 0,
         };
         let acknowledges = self.replica_enabled;
-        self.channel = Some(Replication { source, io: true, sql: true, connected: false, acknowledges, position });
+        self.channel = Some(Replication {
+            source,
+            io: true,
+            sql: true,
+            connected: false,
+            acknowledges,
+            position,
+            let_in: None,
+            user: user.to_owned(),
+        });
     }
 
     pub(crate) fn facts(&self, boot: u32, now: u64) -> ServerFacts {
@@ -286,6 +307,7 @@ impl Mysqld {
             executed: self.executed.gtids(),
             channel: self.channel.as_ref().map(|channel| Channel {
                 source: address(channel.source),
+                user: channel.user.clone(),
                 source_uuid: uuid(channel.source),
                 io: io(channel),
                 sql_running: channel.sql,

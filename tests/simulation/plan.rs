@@ -31,6 +31,21 @@ pub(crate) struct Plan {
     pub(crate) zones: Vec<&'static str>,
     /// Nothing goes wrong but whole rooms.
     pub(crate) quiet: bool,
+    /// By which accounts the servers replicate.
+    pub(crate) accounts: Accounts,
+    /// Hosts, or their agents alone, are away for long.
+    pub(crate) absences: bool,
+}
+
+/// By which accounts the servers replicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accounts {
+    /// Their agents do not tell, as those of an earlier version.
+    Unknown,
+    /// One for all.
+    Shared,
+    /// Each by its own.
+    Own,
 }
 
 impl Plan {
@@ -48,6 +63,25 @@ impl Plan {
             more_faults: false,
             zones: vec![],
             quiet: false,
+            accounts: Accounts::Unknown,
+            absences: false,
+        }
+    }
+
+    /// In `lossless`, somebody is away for longer than the others wait for it.
+    pub(crate) fn absences(chance: &mut Chance) -> Self {
+        let accounts = if chance.percent(90) { Accounts::Own } else { Accounts::Shared };
+        let more_faults = chance.percent(40);
+        let mixed = Self::mixed(chance);
+        Self { durability: DurabilityMode::Lossless, accounts, absences: true, force: false, more_faults, ..mixed }
+    }
+
+    /// `mysql.replication.user` of a host.
+    pub(crate) fn account(&self, host: usize) -> String {
+        match self.accounts {
+            Accounts::Unknown => String::new(),
+            Accounts::Shared => "repl".into(),
+            Accounts::Own => format!("repl{}", host + 1),
         }
     }
 
@@ -73,7 +107,22 @@ impl Plan {
         }
         let [guards, force, more_faults] = [70, 30, 70].map(|percent| chance.percent(percent));
         let (cooldown, zones, quiet) = (Duration::ZERO, vec![], false);
-        Self { hosts, durability, k, max_lag, cooldown, modes, guards, force, more_faults, zones, quiet }
+        let (accounts, absences) = (Accounts::Unknown, false);
+        Self {
+            hosts,
+            durability,
+            k,
+            max_lag,
+            cooldown,
+            modes,
+            guards,
+            force,
+            more_faults,
+            zones,
+            quiet,
+            accounts,
+            absences,
+        }
     }
 
     /// The same where nothing acknowledged may be lost, whatever anybody does.
@@ -94,7 +143,7 @@ impl Plan {
     pub(crate) fn text(&self) -> String {
         let manual = self.modes.iter().filter(|mode| **mode == Mode::Manual).count();
         format!(
-            "{} hosts, {:?}, k = {}, max_lag {:?}, cooldown {:?}, {manual} manual, guards: {}, --allow-data-loss: {}, more faults: {}, rooms: {:?}, quiet: {}",
+            "{} hosts, {:?}, k = {}, max_lag {:?}, cooldown {:?}, {manual} manual, guards: {}, --allow-data-loss: {}, more faults: {}, rooms: {:?}, quiet: {}, accounts: {:?}",
             self.hosts,
             self.durability,
             self.k,
@@ -104,7 +153,8 @@ impl Plan {
             self.force,
             self.more_faults,
             self.zones,
-            self.quiet
+            self.quiet,
+            self.accounts
         )
     }
 }

@@ -19,6 +19,8 @@ use super::world::{TROUBLE, Transactions, World, host_of};
 #[derive(Default)]
 pub(crate) struct Seen {
     acknowledged: Transactions,
+    /// S a tick ago.
+    sync: Vec<String>,
     /// Under which promise each server takes writes: as recorded when it was last named.
     promised: BTreeMap<usize, DurabilityMode>,
     /// The latest epoch that began, and the latest whose primary was named.
@@ -57,6 +59,7 @@ impl Seen {
 impl World {
     pub(crate) fn check(&mut self) {
         self.epochs();
+        self.count_shut_out();
         self.outcast();
         if let Some((p, mode)) = self.primary().zip(self.topology().map(|topology| topology.durability.mode)) {
             self.seen.promised.insert(p, mode);
@@ -109,6 +112,23 @@ impl World {
             return agent.deadline().or(agent.inherited.as_ref().map(|held| held.until));
         }
         self.hosts[i].lease_file.as_ref()?.until
+    }
+
+    /// Whoever acknowledges to the primary is in S as it is recorded, at that very moment.
+    pub(crate) fn acknowledges_within(&self, by: usize, source: usize) {
+        let Some(topology) = self.topology().filter(|_| self.primary() == Some(source)) else { return };
+        let durability = &topology.durability;
+        let counts = durability.mode != DurabilityMode::Lossless || durability.degraded;
+        let member = durability.sync.contains(&format!("db{}", by + 1));
+        assert!(counts || member, "db{} acknowledges and is not in S: {:?}", by + 1, durability.sync);
+    }
+
+    fn count_shut_out(&mut self) {
+        let Some(durability) = self.topology().map(|topology| &topology.durability) else { return };
+        let left = |name: &&String| !durability.sync.contains(name) && durability.shut_out.contains_key(*name);
+        let (left, sync) = (self.seen.sync.iter().filter(left).count(), durability.sync.clone());
+        self.shut_out += u64::try_from(left).unwrap();
+        self.seen.sync = sync;
     }
 
     /// Notes what begins, and what was known just before.

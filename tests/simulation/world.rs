@@ -41,6 +41,8 @@ pub(crate) enum Story {
     Rooms,
     /// All of them, and hosts that lose their power, and with it what was not synced.
     Power,
+    /// As [`Story::Mixed`], and hosts or their agents are away for long.
+    Absent,
 }
 
 pub(crate) struct World {
@@ -64,6 +66,9 @@ pub(crate) struct World {
     pub(crate) faults: bool,
     pub(crate) next_fault: u64,
     pub(crate) next_other_fault: u64,
+    pub(crate) next_absence: u64,
+    /// How often a member was shut out of S.
+    pub(crate) shut_out: u64,
     /// Two hosts that do not reach each other, and until when.
     pub(crate) apart: Option<(usize, usize, u64)>,
     pub(crate) operations: u32,
@@ -85,6 +90,7 @@ impl World {
             Story::Mixed => Plan::mixed(&mut more),
             Story::Rooms => Plan::rooms(&mut more),
             Story::Power => Plan::lossless(&mut more),
+            Story::Absent => Plan::absences(&mut more),
         };
         let hosts: Vec<Host> = (0..plan.hosts).map(|_| Host::new(&mut chance)).collect();
         plan.cooldown = Duration::from_secs(if chance.percent(20) { 4 } else { 0 });
@@ -97,13 +103,15 @@ impl World {
             rooms: Rooms::new(seed, story == Story::Rooms),
             power: (story == Story::Power).then(|| Power::new(seed)),
             calm: story == Story::Calm,
-            servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements())).collect(),
+            servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements(), plan.account(id))).collect(),
             agents: ids.clone().map(|id| Agent::new(id, 1, 1, &plan, 0)).collect(),
             guards: ids.map(|_| Guard::new(plan.guards, Told::default(), 0)).collect(),
             hosts,
             faults: false,
             next_fault: chance.between(5_000, 8_000),
             next_other_fault: more.between(5_000, 8_000),
+            next_absence: 4_000,
+            shut_out: 0,
             apart: None,
             operations: 0,
             operator_looks: 0,
@@ -215,7 +223,7 @@ impl World {
             let Some(channel) = &self.servers[i].channel else { continue };
             let (source, io) = (channel.source, channel.io);
             let open = io && self.servers[i].answers() && self.servers[source].answers() && self.reaches(i, source);
-            if !open {
+            if !open || !self.is_let_in(i, source) {
                 self.servers[i].channel.as_mut().unwrap().connected = false;
                 continue;
             }
@@ -236,11 +244,24 @@ impl World {
             (channel.position, channel.connected) = (upto, true);
             let acknowledges = channel.acknowledges;
             if let Some(position) = received.filter(|_| acknowledges) {
+                self.acknowledges_within(i, source);
                 for tx in self.servers[source].acknowledged(i, position) {
                     self.acknowledge(source, tx);
                 }
             }
         }
+    }
+
+    /// A connection that stands needs no account any more; a new one is refused by a lock.
+    fn is_let_in(&mut self, i: usize, source: usize) -> bool {
+        let life = self.servers[source].life;
+        let user = &self.servers[i].channel.as_ref().unwrap().user;
+        let refused = self.servers[source].locked.contains_key(user);
+        let channel = self.servers[i].channel.as_mut().unwrap();
+        if channel.let_in != Some(life) {
+            channel.let_in = (!refused).then_some(life);
+        }
+        channel.let_in.is_some()
     }
 
     pub(crate) fn topology(&self) -> Option<&Topology> {

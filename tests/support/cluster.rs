@@ -58,8 +58,18 @@ impl Cluster {
             })
             .await;
         cluster.replicate().await;
+        cluster.make_own_accounts().await;
         cluster.wait_for_ensemble().await;
         cluster
+    }
+
+    /// They reach the others by replication.
+    async fn make_own_accounts(&self) {
+        for host in self.hosts.iter().filter(|_| self.options.own_accounts) {
+            let user = self.options.account(&host.name);
+            let create = format!("CREATE USER {user} IDENTIFIED BY 'repl-secret'");
+            self.hosts[0].execute(&[&create, &format!("GRANT REPLICATION SLAVE ON *.* TO {user}")]).await;
+        }
     }
 
     /// The host of that name.

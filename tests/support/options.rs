@@ -19,6 +19,9 @@ pub(crate) struct ClusterOptions {
     pub(crate) replicate: bool,
     /// Whether semi-sync is switched on by hand at the start: db1 waits, the others (and db1 as a replica) acknowledge.
     pub(crate) semi_sync: bool,
+    /// Whether each host has a replication account of its own (`repl_db1`, …), named in its agent's file. Replication is set up by
+    /// hand with the one for all, as in a cluster that has run before: the agents go over to their own.
+    pub(crate) own_accounts: bool,
     /// ZooKeeper's tick in ms: sessions are expired in steps of it.
     pub(crate) tick_ms: u32,
     /// Gives every mysqld a disk of its own of so many MB for its data directory; needs namespaces.
@@ -48,6 +51,7 @@ impl Default for ClusterOptions {
             hosts: 3,
             replicate: true,
             semi_sync: true,
+            own_accounts: false,
             tick_ms: 200,
             small_disks: None,
             mysqld: Vec::new(),
@@ -61,6 +65,11 @@ impl ClusterOptions {
     pub(crate) fn set(mut self, host: &str, key: &str, value: impl Into<Value>) -> Self {
         self.settings.push((host.into(), key.into(), value.into()));
         self
+    }
+
+    /// The replication account in the file of a host's agent.
+    pub(crate) fn account(&self, host: &str) -> String {
+        if self.own_accounts { format!("repl_{host}") } else { "repl".into() }
     }
 
     /// The node in ZooKeeper below which the cluster's tree stands.
@@ -87,7 +96,7 @@ impl ClusterOptions {
                 "user": "agent",
                 "password": "agent-secret",
                 "advertise": format!("{address}:{MYSQL_PORT}"),
-                "replication": {"user": "repl", "password": "repl-secret"},
+                "replication": {"user": self.account(host), "password": "repl-secret"},
             },
             "http": {"listen": format!("{address}:8008")},
             "state_dir": folder.join("state"),

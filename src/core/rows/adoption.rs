@@ -93,7 +93,7 @@ pub fn adopt(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 fn adoption_ops(case: &Case<'_>, reason: Reason) -> Option<Vec<Op>> {
     let topology = changes::adopted(case, reason)?;
     let lease = own_lease(case, topology.epoch, true)?;
-    let mut ops = vec![Op::Create(Path::Topology, Record::Topology(topology.clone()))];
+    let mut ops = vec![Op::Create(Path::Topology, Record::Topology(Box::new(topology.clone())))];
     // Of a running cluster whose `topology` somebody deleted.
     ops.extend(case.own_master().map(|master| Op::Delete(Path::Master, master.version)));
     ops.push(Op::Create(Path::Master, Record::Master(own_master(case, topology.epoch)?)));

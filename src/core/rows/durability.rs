@@ -14,7 +14,8 @@
 //! - A write acknowledged by r alone just before is in no other member's count (interleaving 5). → The removal is recorded
 //!   only after a heartbeat *sent after* the confirmation has been acknowledged: by a member of the smaller set then, which
 //!   has received everything before it; the smaller quorum contains one such member. Its watermark becomes the floor.
-//! - A member whose agent is gone confirms nothing: it stays in S.
+//! - A member whose agent is gone confirms nothing: it stays in S, unless it has a replication account of its own and is shut out
+//!   by it ([`super::shut_out`]).
 //! - A member's host crashes, and what it had acknowledged and not synced is lost; back again it votes with less (interleaving 7).
 //!   → S records the life in which each member is counted on, and a vote from another one does not count. The primary records
 //!   the new life once a heartbeat sent after that life was known here has been acknowledged, and the member has received what
@@ -29,7 +30,7 @@
 
 use std::time::Duration;
 
-use super::{incident, rooms, terms};
+use super::{incident, rooms, shut_out, terms};
 use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -176,7 +177,7 @@ pub(super) fn record(
     text: String,
 ) -> Outcome {
     let next = Topology { durability, ..topology.record.clone() };
-    checks.push(Op::Set(Path::Topology, Record::Topology(next), topology.version));
+    checks.push(Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version));
     Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::Members, checks)
 }
 
@@ -342,9 +343,7 @@ pub fn remove(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return None;
     }
     let mut next = durability.clone();
-    next.sync.retain(|member| member != name);
-    next.retiring.retain(|member| member != name);
-    next.incarnations.remove(name);
+    next.forget(name);
     next.floor = watermark.clone();
     let checks = vec![Op::Check(Path::Agent(name.clone()), seen.version)];
     Some(record(topology, next, checks, format!("{name} has left the sync set")))
@@ -414,7 +413,8 @@ pub fn acknowledge(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 /// Whether `topology` lets this server acknowledge.
 #[must_use]
 pub fn may(case: &Case<'_>) -> bool {
-    case.topology().is_some_and(|topology| topology.record.durability.counts_on(case.me()))
+    let durability = case.topology().map(|topology| &topology.record.durability);
+    durability.is_some_and(|durability| durability.counts_on(case.me()) && shut_out::covered(case, durability))
 }
 
 /// Our own record, as ZooKeeper has it, says that we acknowledge: then the `topology` beside it in the view is no older.

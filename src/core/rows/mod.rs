@@ -10,6 +10,7 @@ pub mod race;
 pub mod replica;
 pub mod rooms;
 pub mod safety;
+pub mod shut_out;
 pub mod switchover;
 pub mod terms;
 

@@ -96,7 +96,10 @@ pub(super) fn keeps_role(case: &Case<'_>, why: &str) -> Option<Outcome> {
         return Some(outcome);
     }
     let next = changes::without_primary(&topology.record, case, Reason::MysqlDown);
-    Some(outcome.write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(next), topology.version)]))
+    Some(
+        outcome
+            .write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)]),
+    )
 }
 
 /// A pause whose time is over is removed by the primary that had acknowledged it.

@@ -15,6 +15,8 @@ use crate::core::view::{Channel, Health, IoThread, ServerFacts};
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a replica that the primary does not let in tries the file's password again.
 const REFUSED_AGAIN: Duration = Duration::from_secs(5);
+/// How long an attempt to replicate by another account than before rests where it has failed.
+const ACCOUNT_AGAIN: Duration = Duration::from_secs(60);
 /// How often a diverged server is compared again.
 const COMPARE_AGAIN: Duration = Duration::from_secs(10);
 
@@ -230,7 +232,14 @@ fn wants_follow(facts: &ServerFacts, memory: &Memory, primary: &Master) -> bool 
 pub fn broken(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let primary = primary(case)?;
     let channel = case.facts()?.channel.as_ref()?;
-    let text = what_is_broken(channel)?;
+    let mut text = what_is_broken(channel)?;
+    let by = &case.topology()?.record.durability.shut_out;
+    if channel.io != IoThread::Yes && by.get(case.me()).is_some_and(|by| by.contains(&primary.name)) {
+        text = format!(
+            "was shut out while its agent was gone: {} unlocks its replication account as soon as it sees this agent ({text})",
+            primary.name
+        );
+    }
     let rested = last_attempt_age(case, memory, primary).is_none_or(|age| age > REFUSED_AGAIN);
     if channel.sql_running && is_refused(channel) && rested {
         return Some(follow(case, memory, primary, Reason::ReplicationBroken, text));
@@ -277,6 +286,9 @@ pub fn following(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
             ran: true,
         });
     }
+    if let Some(outcome) = other_account(case, memory, primary) {
+        return Some(outcome);
+    }
     // A replica now: that this life of the server was opened once says nothing any more.
     memory.opened_incarnation = None;
     let outcome = Outcome::wait(Role::Replica, Reason::Following, format!("follows {}", primary.name));
@@ -285,6 +297,28 @@ pub fn following(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return Some(outcome.mysql(MysqlAction::PersistReadOnly));
     }
     Some(if named_by_a_switch(case) { outcome.mysql(MysqlAction::FlushBinaryLog) } else { outcome })
+}
+
+/// The file names another replication account than the channel uses: an account of its own, as a rule. Replication is pointed at the
+/// same server by it, once that is recorded where this server acknowledges ([`super::shut_out`]); where it is not let in by it, all
+/// stays as it is.
+fn other_account(case: &Case<'_>, memory: &mut Memory, primary: &Master) -> Option<Outcome> {
+    let channel = case.facts()?.channel.as_ref()?;
+    let wanted = &case.view.own.replication_user;
+    let failed = case.view.server.failure.as_ref().filter(|failure| failure.kind == MysqlKind::Follow);
+    let rested = failed.is_none_or(|failure| case.now.since(failure.at) > ACCOUNT_AGAIN);
+    if wanted.is_empty() || channel.user == *wanted || channel.io != IoThread::Yes || !channel.sql_running {
+        return None;
+    }
+    let text = match failed {
+        Some(failure) => format!("follows {}, as '{}' still: {}", primary.name, channel.user, failure.why),
+        None => format!("follows {}, from now on as '{wanted}'", primary.name),
+    };
+    // A switch to us is under way: it has better uses for the lane.
+    if !rested || named_by_a_switch(case) {
+        return failed.is_some().then(|| Outcome::wait(Role::Replica, Reason::Following, text));
+    }
+    Some(follow(case, memory, primary, Reason::Following, text))
 }
 
 /// A planned switch to us has been asked for and its preparation is not done: what can be done before the primary becomes

@@ -78,8 +78,8 @@ pub fn change_mode(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
                 sync: topology.record.members.keys().filter(|name| *name != case.me()).cloned().collect(),
                 sync_replicas: case.view.own.sync_replicas,
                 retiring: Vec::new(),
-                floor: durability.floor.clone(),
                 incarnations: BTreeMap::new(),
+                ..durability.clone()
             };
             changes::note_incarnations(&mut next, case);
             let text = "failover.durability is lossless from now on: nobody is promoted automatically until commits are acknowledged";
@@ -112,8 +112,9 @@ fn give_up(case: &Case<'_>, memory: &mut Memory, topology: &Seen<Topology>) -> O
                 sync: Vec::new(),
                 sync_replicas: case.view.own.sync_replicas,
                 retiring: Vec::new(),
-                floor: durability.floor.clone(),
                 incarnations: BTreeMap::new(),
+                accounts: Default::default(),
+                ..durability.clone()
             };
             Some(record(
                 topology,
