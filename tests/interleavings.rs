@@ -98,7 +98,14 @@ const TABLE: &[Row] = &[
     (
         8,
         "a clean shutdown acknowledges what nobody has",
-        &[("tests/mysql_control/interleavings.rs", "a_shutdown_answers_ok_and_the_ladder_does_not")],
+        &[
+            ("tests/mysql_control/interleavings.rs", "a_shutdown_answers_ok_and_the_ladder_does_not"),
+            ("tests/mysql_control/stop.rs", "a_stop_answers_ok_and_prestop_ahead_of_it_does_not"),
+            ("tests/mysql_control/stop.rs", "without_waiting_commits_mysqld_ends_cleanly"),
+            ("tests/mysql_control/stop.rs", "a_replica_is_left_as_it_is"),
+            ("tests/mysql_control/stop.rs", "who_cannot_look_kills_only_what_is_silent"),
+            ("tests/live_cases/restarts.rs", "a_busy_primary_is_stopped_in_an_orderly_way"),
+        ],
     ),
     (
         9,

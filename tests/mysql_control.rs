@@ -17,3 +17,5 @@ mod panic;
 mod probe;
 #[path = "mysql_control/server.rs"]
 mod server;
+#[path = "mysql_control/stop.rs"]
+mod stop;
