@@ -86,6 +86,8 @@ const TABLE: &[Row] = &[
         "received shrinks",
         &[
             ("tests/exhaustive/each_rule.rs", "received_shrinks"),
+            ("tests/exhaustive/each_rule.rs", "a_vote_from_another_life"),
+            ("tests/exhaustive/each_rule.rs", "counted_on_again_too_early"),
             ("tests/simulation/main.rs", "hosts_lose_what_was_not_synced"),
             ("src/core/election.rs", "a_vote_from_another_life_does_not_count"),
             ("tests/decisions/durability.rs", "a_new_life_is_recorded_beside_the_record_that_shows_it"),
