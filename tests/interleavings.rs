@@ -94,6 +94,7 @@ const TABLE: &[Row] = &[
             ("tests/decisions/durability.rs", "who_waits_for_votes_says_whose_do_not_count_and_what_helps"),
             ("tests/decisions/durability.rs", "a_member_that_leaves_s_takes_its_life_along_and_a_winner_needs_none"),
             ("tests/mysql_control/interleavings.rs", "relay_log_recovery_throws_away_what_was_acknowledged"),
+            ("tests/mysql_control/interleavings.rs", "what_a_restart_may_lose_is_known"),
             ("tests/mysql_control/interleavings.rs", "the_shipped_settings_keep_relay_logs"),
         ],
     ),
