@@ -19,3 +19,5 @@ mod probe;
 mod server;
 #[path = "mysql_control/shut_out.rs"]
 mod shut_out;
+#[path = "mysql_control/stop.rs"]
+mod stop;

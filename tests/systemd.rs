@@ -88,3 +88,15 @@ fn no_unit_stops_with_the_other() {
         assert!(settings.iter().any(|line| line.starts_with("OOMScoreAdjust=-")), "{path}");
     }
 }
+
+/// As root and by a verb that there is; and a package that puts it where systemd reads it by itself has enabled it.
+#[test]
+fn the_drop_in_of_mysqlds_unit_runs_prestop() {
+    let path = format!("{}/packaging/mysql-ha-stop.conf", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("the drop-in can be read");
+    let settings: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(settings, ["[Service]", "ExecStop=+/usr/bin/mysql-ha-agent prestop"]);
+    let help =
+        Command::new(env!("CARGO_BIN_EXE_mysql-ha-agent")).args(["prestop", "--help"]).output().expect("it runs");
+    assert!(help.status.success(), "{help:?}");
+}

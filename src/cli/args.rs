@@ -93,6 +93,9 @@ pub enum Verb {
     /// Before each start of mysqld: take back commits that were in flight when it died and nobody can have seen
     Prestart(PrestartArgs),
 
+    /// Before each stop of mysqld: cut its clients, and end it by force if commits wait that nobody has acknowledged
+    Prestop,
+
     /// Forget a host that is gone for good
     Remove(RemoveArgs),
 
@@ -218,6 +221,7 @@ impl Verb {
             Verb::Fence => "fence",
             Verb::Unfence => "unfence",
             Verb::Prestart(_) => "prestart",
+            Verb::Prestop => "prestop",
             Verb::Remove(_) => "remove",
             Verb::Leave => "leave",
             Verb::Route => "route",
@@ -272,6 +276,7 @@ mod tests {
             ("fence", "fence"),
             ("unfence", "unfence"),
             ("prestart --dry-run", "prestart"),
+            ("prestop", "prestop"),
             ("remove db3", "remove"),
             ("leave", "leave"),
             ("route", "route"),

@@ -8,6 +8,7 @@ pub mod fence;
 pub mod leave;
 mod loss;
 pub mod pause;
+pub mod prestop;
 pub mod promote;
 pub mod session;
 pub mod status;
@@ -100,6 +101,7 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
             }
             Exit::Done.into()
         }
+        Verb::Prestop => answer(json, prestop::prestop(&config).await),
         Verb::Leave => answer(json, leave::leave(&config).await),
         Verb::Unfence => answer(json, fence::unfence(&config)),
         Verb::Handover | Verb::Rejoin(_) | Verb::Bootstrap | Verb::Prestart(_) | Verb::Remove(_) | Verb::Route => {

@@ -186,14 +186,14 @@ pub fn published(topology: &Topology, case: &Case<'_>) -> Topology {
 
 /// In which life each member of S is counted on. Whoever joins is taken as it stands: it has acknowledged nothing yet that is
 /// asked of it, and what it acknowledges once it is recorded it receives in this life or a later one (interleaving 7). A known one
-/// changes only in row D9.
+/// changes only in row D12.
 pub fn note_incarnations(durability: &mut Durability, case: &Case<'_>) {
     if durability.mode == DurabilityMode::Async {
         durability.incarnations.clear();
         return;
     }
-    let Durability { sync, incarnations, .. } = durability;
-    incarnations.retain(|name, _| sync.contains(name));
+    let Durability { sync, incarnations, shut_out, .. } = durability;
+    incarnations.retain(|name, _| sync.contains(name) || shut_out.contains_key(name));
     for name in sync.iter().filter(|name| *name != case.me()) {
         match case.agent(name).and_then(|agent| agent.server.as_ref()).map(|server| &server.incarnation) {
             Some(Some(life)) => drop(incarnations.entry(name.clone()).or_insert_with(|| life.clone())),

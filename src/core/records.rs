@@ -170,7 +170,10 @@ impl Durability {
         self.sync.retain(|member| member != name);
         self.retiring.retain(|member| member != name);
         self.accounts.remove(name);
-        self.incarnations.remove(name);
+        // Who is shut out counts again in the next term, in the life in which it has acknowledged (`changes::claimed`).
+        if !self.shut_out.contains_key(name) {
+            self.incarnations.remove(name);
+        }
     }
 
     /// Whether this member may acknowledge commits: recorded first, then done (interleaving 18).

@@ -80,9 +80,9 @@ pub struct Fence {
     /// Carries the read-only statement.
     closer: Line,
     /// Looks, kills, reads back.
-    hand: Line,
+    pub(super) hand: Line,
     /// The process as the watch on it knows it.
-    mysqld: watch::Receiver<Option<Arc<Mysqld>>>,
+    pub(super) mysqld: watch::Receiver<Option<Arc<Mysqld>>>,
 }
 
 impl Fence {
@@ -219,7 +219,7 @@ impl Fence {
 
     /// The first three rungs. The read-only statement goes on waiting while clients are cut and sessions killed: it stops
     /// new writes meanwhile. `ends`: of each.
-    async fn close(
+    pub(super) async fn close(
         &mut self,
         ends: [Instant; 3],
         mysqld: Option<&Mysqld>,
@@ -275,7 +275,7 @@ async fn go_offline(hand: &mut Line, end: Instant, report: &mut Report) {
 }
 
 /// When a rung ends. Only the last rung can be missing, and is not asked for.
-fn ends(steps: &[Step], rung: Rung) -> Duration {
+pub(super) fn ends(steps: &[Step], rung: Rung) -> Duration {
     steps.iter().find(|step| step.rung == rung).map_or(Duration::ZERO, |step| step.ends)
 }
 
@@ -347,7 +347,7 @@ fn note(report: &mut Report, text: String) {
 }
 
 /// Last rung. That the signal was sent is not that the process is dead; so this waits until it is seen.
-async fn end_process(mysqld: &Mysqld, start: Instant, budget: Duration, report: &mut Report) -> Fenced {
+pub(super) async fn end_process(mysqld: &Mysqld, start: Instant, budget: Duration, report: &mut Report) -> Fenced {
     if mysqld.has_exited() {
         report.harmless = Some(start.elapsed());
         return Fenced::Dead;

@@ -13,6 +13,7 @@
 //! | [`leave`] | a server leaves the product's care |
 //! | `semisync` | both sides of semi-synchronous replication |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
+//! | [`stop`] | the same before mysqld is stopped, with another end |
 //!
 //! What may not live here: decisions (they are in [`crate::core`]) and ZooKeeper. This is the only user of the MySQL
 //! client crate, and no type of that crate leaves it. From [`crate::host`] the clock and the mysqld process are used, for the last
@@ -33,4 +34,5 @@ pub mod leave;
 pub mod open;
 pub mod probe;
 mod semisync;
+pub mod stop;
 pub mod wording;

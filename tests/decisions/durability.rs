@@ -307,11 +307,11 @@ fn anew() -> World {
 /// In which life a member of S is counted on (interleaving 7).
 fn lives(case: Add<'_>) {
     case("P11", "primary", "", "a member lives anew: no heartbeat sent since is acknowledged", anew());
-    case("D9", "primary", "Members", "one is, and it has received all that was executed before", {
+    case("D12", "primary", "Members", "one is, and it has received all that was executed before", {
         anew().with(|w| acknowledged(w, 1, 9))
     });
     case("P11", "primary", "", "one is, and it has not caught up", anew().with(|w| acknowledged(w, 1, 10)));
-    case("D9", "primary", "Members", "it has, and the next heartbeat is ahead of it already", {
+    case("D12", "primary", "Members", "it has, and the next heartbeat is ahead of it already", {
         anew().with(|w| {
             acknowledged(w, 1, 9);
             w.agent("db3").retrieved = gtids(8);

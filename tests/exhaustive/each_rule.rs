@@ -104,6 +104,22 @@ fn interleaving_07_received_shrinks() {
     needs(Rule::RelaySurvives, NOTHING_LOST, Scope { faults: 2, relay: true, ..Scope::small() });
 }
 
+fn power() -> Scope {
+    Scope { relay: true, kinds: Faults { power: true, ..NO_FAULTS }, ..Scope::small() }
+}
+
+/// It votes with what is left.
+#[test]
+fn interleaving_07_a_vote_from_another_life() {
+    needs(Rule::KnownLife, NOTHING_LOST, power());
+}
+
+/// It is counted on again before it has what it had lost.
+#[test]
+fn interleaving_07_counted_on_again_too_early() {
+    needs(Rule::CaughtUp, NOTHING_LOST, power());
+}
+
 #[test]
 fn interleaving_13_the_last_writer_is_who_recorded_opened() {
     needs(Rule::OpenedIsLastWriter, NOTHING_LOST, Scope { epochs: 3, faults: 0, ..Scope::small() });

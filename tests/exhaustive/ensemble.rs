@@ -89,7 +89,8 @@ fn vote(scope: &Scope, world: &mut World, server: Server, request: &Request, rec
     if scope.keeps(Rule::VoteChecksLease) && !(request.topology && request.lease) {
         return false;
     }
-    world.tree.locks[server as usize] = Some(Lock { received, current: request.topology, frozen_for });
+    let known = world.tree.known & bit(server) != 0;
+    world.tree.locks[server as usize] = Some(Lock { received, current: request.topology, known, frozen_for });
     world.lock_changed(server);
     true
 }
@@ -107,6 +108,8 @@ fn claim(scope: &Scope, world: &mut World, server: Server, request: &Request, ep
     tree.epoch = epoch;
     tree.primary = None;
     tree.floor = floor;
+    // What it was counted on for is in the floor.
+    tree.known |= bit(server);
     tree.master = Some(server);
     world.topology_changed();
     write_lease(world, Lease { name: server, epoch, opened, released: false, age: 0 });

@@ -2,7 +2,7 @@
 
 use crate::rules::Scope;
 use crate::time;
-use crate::world::{Server, World};
+use crate::world::{Server, World, bit};
 
 fn one_more(world: &World, allowed: bool) -> Option<World> {
     (allowed && world.faults > 0).then(|| {
@@ -22,6 +22,18 @@ pub(crate) fn crash(scope: &Scope, world: &World, server: Server) -> Option<Worl
     if !scope.keeps(crate::rules::Rule::RelaySurvives) {
         host.relay = 0;
     }
+    Some(next)
+}
+
+/// The host loses its power: nothing syncs a relay log before the acknowledgement (interleaving 7). It comes back in another life.
+pub(crate) fn power(scope: &Scope, world: &World, server: Server) -> Option<World> {
+    let mut next = one_more(world, scope.kinds.power && world.host(server).up)?;
+    let host = next.host_mut(server);
+    host.up = false;
+    host.opening = false;
+    host.make_read_only();
+    host.relay = 0;
+    next.tree.known &= !bit(server);
     Some(next)
 }
 

@@ -3,7 +3,7 @@
 
 use crate::ensemble::send;
 use crate::proof;
-use crate::role::{in_sync, last_writer};
+use crate::role::{holds, in_sync, last_writer};
 use crate::rules::{Rule, Scope};
 use crate::world::{Kind, Lock, Mode, Server, Servers, World, Writes, bit, servers};
 
@@ -116,7 +116,12 @@ fn quorum(scope: &Scope, world: &World, counted: Servers) -> bool {
         return true;
     }
     let size = tree.sync.count_ones() as u8;
-    let have = (tree.sync & counted).count_ones() as u8;
+    // `Case::counted_by`: what was acknowledged before an epoch that was never opened is in its floor.
+    let unopened = tree.lease.epoch == tree.epoch && !tree.lease.opened && tree.primary.is_none();
+    let all = unopened || !scope.keeps(Rule::KnownLife);
+    let lives = counting(scope, world).filter(|(_, lock)| lock.known || all);
+    let in_life = lives.fold(0, |set, (server, _)| set | bit(server));
+    let have = (tree.sync & counted & in_life).count_ones() as u8;
     let needed = if scope.keeps(Rule::Quorum) { (size + 1).saturating_sub(scope.k).max(1) } else { 1 };
     size > 0 && have >= needed
 }
@@ -172,5 +177,23 @@ pub(crate) fn follow(scope: &Scope, world: &World, server: Server) -> Option<Wor
     let mut next = world.clone();
     let host = next.host_mut(server);
     (host.source, host.io, host.semi, host.frozen_for) = (Some(source), true, acknowledges, None);
+    Some(next)
+}
+
+/// Row D12: a heartbeat that is acknowledged now has been received, with all before it, by k members; and this one has caught up.
+pub(crate) fn count_anew(scope: &Scope, world: &World, member: Server) -> Option<World> {
+    let primary = world.tree.primary.filter(|primary| holds(world, *primary))?;
+    let (host, replica) = (world.host(primary), world.host(member));
+    let may = host.up && !host.frozen && host.mode == Mode::Writable && in_sync(world, member) && replica.up;
+    let has = |other: Server, writes: Writes| writes & !world.host(other).received() == 0;
+    let acknowledge =
+        servers().filter(|other| in_sync(world, *other) && world.host(*other).semi && has(*other, host.executed));
+    let caught_up = acknowledge.count() >= usize::from(scope.k) && has(member, host.executed & !host.waiting);
+    if !may || world.tree.known & bit(member) != 0 || (!caught_up && scope.keeps(Rule::CaughtUp)) {
+        return None;
+    }
+    let mut next = world.clone();
+    next.tree.known |= bit(member);
+    next.topology_changed();
     Some(next)
 }

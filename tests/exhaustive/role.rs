@@ -84,11 +84,14 @@ pub(crate) fn publish(scope: &Scope, world: &World, server: Server) -> Option<Wo
     let tree = &mut next.tree;
     tree.primary = Some(server);
     tree.last_writer = server;
+    let before = tree.sync;
     tree.sync = match (scope.sync_changes, scope.keeps(Rule::NewSetKeepsMembers)) {
         (false, _) => others(server),
         (true, true) => tree.sync & others(server),
         (true, false) => 0,
     };
+    // `changes::note_incarnations`: who joins is taken as it stands.
+    tree.known |= tree.sync & !before;
     if tree.locks[server as usize].take().is_some() {
         next.lock_changed(server);
     }

@@ -35,6 +35,10 @@ pub(crate) enum Rule {
     FreezeSurvivesRestart,
     /// Interleaving 7: a killed replica keeps what it has received (`relay_log_recovery=OFF`).
     RelaySurvives,
+    /// Interleaving 7: a vote from a life in which its member may hold less than it has acknowledged does not count.
+    KnownLife,
+    /// Interleaving 7: a new life is recorded only when a later heartbeat is acknowledged and the member has caught up.
+    CaughtUp,
     /// Interleaving 13: without the last writer the quorum is needed; `lease.opened` says who that is.
     OpenedIsLastWriter,
     /// Interleaving 14: the statement that opens carries the lease's end.
@@ -128,6 +132,8 @@ pub(crate) enum Slow {
 pub(crate) struct Faults {
     /// mysqld is killed.
     pub(crate) crash: bool,
+    /// The host loses its power, and with it what was received and not applied.
+    pub(crate) power: bool,
     /// A host stands still and goes on later.
     pub(crate) pause: bool,
     /// ZooKeeper expires a session, also of an agent that is well.

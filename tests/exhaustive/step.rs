@@ -56,6 +56,7 @@ pub(crate) enum What {
     // changes of S
     Add,
     Remove,
+    CountAnew,
     Intend,
     ReadTopology,
     Enable,
@@ -68,6 +69,7 @@ pub(crate) enum What {
     FenceOld,
     // faults
     Crash,
+    PowerLost,
     Pause,
     Thaw,
     Expire,
@@ -92,6 +94,7 @@ pub(crate) const ALL: &[What] = &[
     What::Open,
     What::Publish,
     What::Add,
+    What::CountAnew,
     What::DropStray,
     What::TakeBack,
     What::NameNobody,
@@ -115,6 +118,7 @@ pub(crate) const ALL: &[What] = &[
     What::Disable,
     What::Remove,
     What::Crash,
+    What::PowerLost,
     What::Pause,
     What::Expire,
     What::GiveUp,
@@ -123,7 +127,10 @@ pub(crate) const ALL: &[What] = &[
 impl What {
     /// Not part of a run in which nothing goes wrong any more and nobody asks for anything.
     pub(crate) fn is_optional(self) -> bool {
-        use What::{Close, Crash, Disable, EarlyFreeze, Expire, FenceOld, GiveUp, Pause, Release, Remove, Undo, Write};
+        use What::{
+            Close, Crash, Disable, EarlyFreeze, Expire, FenceOld, GiveUp, Pause, PowerLost, Release, Remove, Undo,
+            Write,
+        };
         matches!(
             self,
             Write
@@ -135,6 +142,7 @@ impl What {
                 | Disable
                 | Remove
                 | Crash
+                | PowerLost
                 | Pause
                 | Expire
                 | GiveUp
@@ -182,6 +190,7 @@ impl Scope {
             What::Follow => race::follow(self, world, server),
             What::Add => sync_set::add(self, world, server),
             What::Remove => sync_set::remove(self, world, server),
+            What::CountAnew => race::count_anew(self, world, server),
             What::Intend => sync_set::intend(self, world, server),
             What::ReadTopology => sync_set::read_topology(self, world, server),
             What::Enable => sync_set::enable(self, world, server),
@@ -192,6 +201,7 @@ impl Scope {
             What::TakeBack => proof::take_back(self, world, server),
             What::FenceOld => proof::fence_old(self, world, server),
             What::Crash => faults::crash(self, world, server),
+            What::PowerLost => faults::power(self, world, server),
             What::Pause => faults::pause(self, world, server),
             What::Thaw => faults::thaw(self, world, server),
             What::Expire => faults::expire(self, world, server),
@@ -259,6 +269,7 @@ impl fmt::Display for Step {
             What::Withdraw => "withdraws its lock",
             What::Follow => "follows the holder of master",
             What::Add => "records one more member of S",
+            What::CountAnew => "has caught up in a new life: counted on again",
             What::Remove => "sends the removal of a member of S",
             What::Intend => "publishes that it means to acknowledge",
             What::ReadTopology => "reads that it is in S",
@@ -270,6 +281,7 @@ impl fmt::Display for Step {
             What::FenceOld => "makes the old primary read-only over the network",
             What::TakeBack => "sends a transaction that takes master back",
             What::Crash => "FAULT: mysqld is killed",
+            What::PowerLost => "FAULT: the host loses its power, and what was not applied",
             What::Pause => "FAULT: the host stands still",
             What::Thaw => "the host goes on",
             What::Expire => "FAULT: ZooKeeper expires its session",

@@ -71,6 +71,7 @@ fn rename(world: &World, names: &Names) -> World {
     tree.sync = set(tree.sync);
     tree.master = tree.master.map(new);
     tree.lease.name = new(tree.lease.name);
+    tree.known = set(tree.known);
     tree.intent = set(tree.intent);
     next.last_opened = new(next.last_opened);
     for by in &mut next.numbered[..world.sent as usize] {

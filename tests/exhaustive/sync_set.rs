@@ -22,6 +22,7 @@ pub(crate) fn add(scope: &Scope, world: &World, member: Server) -> Option<World>
     }
     let mut next = world.clone();
     next.tree.sync |= bit(member);
+    next.tree.known |= bit(member);
     next.topology_changed();
     Some(next)
 }

@@ -5,7 +5,8 @@ use crate::rules::{Delay, Faults, Rule, Scope, Slow};
 use crate::search::{bounds, holds};
 
 /// No fault at all; a lease that nobody renews needs none.
-pub(crate) const NO_FAULTS: Faults = Faults { crash: false, pause: false, expiry: false, lost_answer: false };
+pub(crate) const NO_FAULTS: Faults =
+    Faults { crash: false, power: false, pause: false, expiry: false, lost_answer: false };
 
 #[test]
 fn crashes_and_expired_sessions_are_survived_and_heal() {
@@ -27,6 +28,13 @@ fn two_acknowledgements() {
 fn relay_logs_that_are_not_applied() {
     let small = Scope { relay: true, kinds: Faults { crash: true, ..NO_FAULTS }, ..Scope::small() };
     holds(&bounds(small.clone(), Scope { kinds: Faults { expiry: true, ..small.kinds }, ..small }));
+}
+
+/// Interleaving 7.
+#[test]
+fn relay_logs_that_are_lost_with_the_power() {
+    let small = Scope { relay: true, kinds: Faults { power: true, ..NO_FAULTS }, ..Scope::small() };
+    holds(&bounds(Scope { heals: true, ..small.clone() }, Scope { faults: 2, ..small }));
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub(crate) struct Tree {
     pub(crate) lease: Lease,
     /// `election/lock-…`: the newest of each member.
     pub(crate) locks: [Option<Lock>; SERVERS],
+    /// The servers whose present life is the one they are counted on in (`topology.durability.incarnations`).
+    pub(crate) known: Servers,
     /// `agents/<name>` says that this member means to acknowledge (interleaving 18).
     pub(crate) intent: Servers,
 }
@@ -91,6 +93,8 @@ pub(crate) struct Lock {
     pub(crate) received: Writes,
     /// Its `topology_version` is the present one.
     pub(crate) current: bool,
+    /// It is from the life in which its member is counted on (interleaving 7).
+    pub(crate) known: bool,
     /// For how long its member is known to have been frozen; stops at P.
     pub(crate) frozen_for: u8,
 }
@@ -234,6 +238,7 @@ impl World {
                 master: Some(0),
                 lease: Lease { name: 0, epoch: 1, opened: true, released: false, age: 0 },
                 locks: [None, None, None],
+                known: 0b111,
                 intent: others(0),
             },
             hosts: [primary, replica.clone(), replica],

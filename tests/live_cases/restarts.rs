@@ -77,3 +77,23 @@ async fn instance_of(cluster: &Cluster, node: &str) -> String {
     let master = cluster.tree.get(node).await.ok().flatten();
     master.and_then(|master| master["instance"].as_str().map(str::to_owned)).unwrap_or_default()
 }
+
+/// mysqld of a busy primary is stopped as systemd does it with the drop-in, its agent running: every OK is earned, another
+/// takes over at once, and the old one comes back as a replica like any other, with no marker to be lifted.
+#[test]
+fn interleaving_08_a_busy_primary_is_stopped_in_an_orderly_way() {
+    run("orderly_stop", async |stage| {
+        let scene = Scene::start(&stage, lossless()).await;
+        let db1 = scene.cluster.host("db1");
+        let said = scene.cluster.verb("db1", &["prestop"]).await.expect_code(0);
+        assert!(said.stdout.contains("no commit waits"), "{said:?}");
+        // It closes its socket first. Where the rest takes longer than the probes' patience its agent, which cannot see whether it is
+        // read-only, ends it.
+        db1.stop(Kind::Mysqld).await;
+        let primary = scene.failed_over_from("db1").await;
+        scene.cluster.start_mysqld("db1").await;
+        scene.returns("db1", &primary).await;
+        assert!(!db1.value::<bool>("SELECT @@global.offline_mode").await, "its clients are still kept out");
+        scene.end().await;
+    });
+}

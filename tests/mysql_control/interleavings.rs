@@ -4,6 +4,7 @@ use mysql_ha_agent::core::action::MysqlAction;
 use mysql_ha_agent::core::fencing::Rung;
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::health::Outcome;
+use mysql_ha_agent::core::view::ServerFacts;
 use mysql_ha_agent::mysql::connect::Connection;
 use mysql_ha_agent::mysql::facts::Reading;
 use mysql_ha_agent::mysql::fence::Fenced;
@@ -94,6 +95,24 @@ async fn interleaving_07_relay_log_recovery_throws_away_what_was_acknowledged() 
 async fn held_back_too(primary: &Server, replica: &Server) -> Connection {
     primary.root_runs(&["DELETE FROM app.x"]).await;
     held_back(primary, replica, 1).await
+}
+
+/// In which life a server counts on keeping what it has received, and whether a crash of its host loses commits.
+#[tokio::test]
+async fn interleaving_07_what_a_restart_may_lose_is_known() {
+    let mut server = server().await;
+    let facts = async |server: &Server| match reading(server).await {
+        Reading::Facts(facts) => *facts,
+        Reading::Unsupported(why) => panic!("{why}"),
+    };
+    let keeps = ServerFacts { incarnation: "boot/start/pid".into(), ..facts(&server).await };
+    assert_eq!((keeps.life(), keeps.synced_commits), ("boot", true));
+    server.root_runs(&["SET GLOBAL sync_binlog=0"]).await;
+    assert!(!facts(&server).await.synced_commits);
+    server.kill();
+    server.restart_with(&["--relay-log-recovery=ON"]).await;
+    let loses = ServerFacts { incarnation: "boot/start/pid".into(), ..facts(&server).await };
+    assert_eq!((loses.life(), loses.synced_commits), ("boot/start/pid", true));
 }
 
 #[test]

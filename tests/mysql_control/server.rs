@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -53,6 +53,20 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Tells it to end and sees how it did; one that has ended before says how that was.
+    pub(crate) async fn terminate(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        let ended = async {
+            loop {
+                match self.child.try_wait().unwrap() {
+                    Some(status) => return status,
+                    None => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        };
+        tokio::time::timeout(LONG, ended).await.expect("mysqld did not end")
     }
 
     pub(crate) fn signal(&self, name: &str) {
