@@ -44,7 +44,7 @@ fn learning(case: Add<'_>) {
     });
     case("P11", "primary", "", "somebody who is not in S does not tell", {
         primary().with(|w| {
-            w.topology().durability.sync.retain(|name| name != "db3");
+            w.topology().durability.forget("db3");
             w.topology().members.get_mut("db3").unwrap().state = MemberState::Na;
             w.agent("db3").source.as_mut().unwrap().sql_running = false;
             w.topology().durability.accounts.remove("db3");
