@@ -84,7 +84,6 @@ pub fn handed_over(topology: &Topology, case: &Case<'_>, handover: Handover) -> 
     if durability.mode == DurabilityMode::Lossless && !durability.is_enough(others) {
         durability.sync.push(case.me().to_owned());
         durability.floor = handover.final_set.clone();
-        durability.incarnations.extend(case.facts().map(|facts| (case.me().to_owned(), facts.life().to_owned())));
     }
     next.handover = Some(handover);
     next
@@ -123,7 +122,7 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
     if let Some(facts) = case.facts() {
         // What the winner holds is the least that any later candidate must hold (interleaving 5).
         next.durability.floor = facts.executed.clone();
-        note_own_incarnation(&mut next.durability, case);
+        note_lives_at_claim(&mut next.durability, case);
         next.lost = expected(topology, case).subtract(&facts.executed);
     }
     next
@@ -203,6 +202,21 @@ pub fn note_incarnations(durability: &mut Durability, case: &Case<'_>) {
         }
     }
     note_own_incarnation(durability, case);
+}
+
+/// At a claim: nobody has acknowledged anything to the claimer yet. A member without an entry is the old primary of a planned
+/// switch, which is to acknowledge from now on: until here it was the last writer, in whichever life (had it been recorded when it
+/// handed over, a loss of power everywhere left nobody whose vote counted; found by simulation). One whose agent is gone
+/// may be back before anybody looks again, acknowledge, and crash: it counts once it has caught up (row D12).
+fn note_lives_at_claim(durability: &mut Durability, case: &Case<'_>) {
+    note_incarnations(durability, case);
+    if durability.mode == DurabilityMode::Async {
+        return;
+    }
+    let Durability { sync, incarnations, .. } = durability;
+    for name in sync.iter().filter(|name| *name != case.me() && case.agent(name).is_none()) {
+        incarnations.entry(name.clone()).or_default();
+    }
 }
 
 /// Whoever takes writes has executed what it acknowledges, in whichever life: the last writer needs nobody (interleaving 13).

@@ -55,8 +55,9 @@ const KEPT: &[u64] =
 
 /// The same of worlds whose hosts lose their power: acknowledged writes that are lost where a vote counts in whichever life it was
 /// cast (122, 615, 879, 1349, 1441, 1562, 1754, 1981), a fetch under way that brought more after the claim (269), a claim that was never
-/// opened, after which the last writer was told apart from it and nobody else's vote counted (288).
-const KEPT_POWER: &[u64] = &[122, 269, 288, 615, 879, 1349, 1441, 1562, 1754, 1981];
+/// opened, after which the last writer was told apart from it and nobody else's vote counted (288), a loss of power everywhere in the
+/// middle of a planned switch (1127).
+const KEPT_POWER: &[u64] = &[122, 269, 288, 615, 879, 1127, 1349, 1441, 1562, 1754, 1981];
 
 /// How many of those are run by default.
 const POWER: u64 = 500;
