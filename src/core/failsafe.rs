@@ -43,9 +43,10 @@
 //!     frozen. P has passed when T has. The ensemble's leader died with that host: members lose ZooKeeper at the same
 //!     moment, for as long as electing takes, and would freeze only afterwards (measured: 4.9 s instead of 3.1 s). → Until the
 //!     lease is over they freeze without a session as well (row F11): stopping is always safe.
-//!     What early freezing costs when ZooKeeper merely hiccups: nothing. A host that answers is never frozen for; one
-//!     that does not gets no acknowledgement from here anyway; and without a session nobody begins it once the lease is over. A
-//!     lease that is renewed after all lets the member follow again (F5).
+//!     What it costs where that host is well, and only the way to it was lost for a moment: in a session nothing, a lease that is
+//!     renewed after all lets the member follow again (F5). **Without one nobody would ever let it**, and the primary of an outage
+//!     that is none of MySQL would be left without acknowledgements. → Two looks and a longer silence are needed then, and it
+//!     follows again as soon as that host answers.
 //! 11. **The frozen member's IO thread is started after all**, by its agent, a restart, a person. → [`Frozen`]: the time
 //!     counts from a stop that came to its end after everything that may have started it, in one life of the server, and ends with
 //!     the first reading that shows it running.

@@ -143,8 +143,12 @@ pub struct Early {
     pub lease: i32,
     /// When its holder's server was to be reached last.
     pub asked: Moment,
+    /// How many looks in a row before that have found nobody.
+    pub missed: u32,
     /// It did not answer: nothing is received from it any more under this lease.
     pub silent: bool,
+    /// That was found without a session: it ends without one, too.
+    pub blind: bool,
 }
 
 /// A pause that the lease carries from the next renewal on.

@@ -241,10 +241,34 @@ fn the_others(case: Add<'_>) {
         w.view.ensemble.complete = false;
     };
     case("F11", "following", "Reach", "the same as it loses ZooKeeper too", unrenewed(ms(5700)).with(blind));
-    case("F11", "frozen_early", "StopIo", "its server does not answer", looked(Some(1000), true).with(blind));
-    case("F11", "frozen_early", "", "frozen it stays", frozen.clone().with(blind));
-    let over = |w: &mut World| w.now = NOW + ms(4000);
-    case("F11", "frozen_early", "", "also when the lease is over", frozen.clone().with(blind).with(over));
+    case("F11", "following", "Reach", "one look that finds nobody is not enough", looked(Some(5000), true).with(blind));
+    let twice = |growth: u64| {
+        looked(Some(growth), true).with(blind).with(move |w| {
+            w.step();
+            w.now = NOW + ms(900);
+            w.view.server.failure = failed(MysqlKind::Reach, w.now);
+            w.memory.growth = grew(w.now - ms(growth));
+        })
+    };
+    case("F11", "following", "", "two, while something came lately", twice(1999));
+    case("F11", "frozen_early", "StopIo", "two, and nothing for two heartbeats", twice(2000));
+    let stopped = twice(2000).with(|w| {
+        w.step();
+        w.channel().io = IoThread::No;
+    });
+    case("F11", "frozen_early", "", "frozen it stays", stopped.clone());
+    let over = |w: &mut World| {
+        w.now = NOW + ms(4000);
+        w.view.server.failure = None;
+    };
+    case("F11", "frozen_early", "Reach", "and looks on, also when the lease is over", stopped.clone().with(over));
+    let back = stopped.with(over).with(|w| {
+        w.step();
+        w.now = w.now + ms(100);
+        w.view.server.done = Some((MysqlKind::Reach, w.now));
+    });
+    case("F11", "following", "Follow", "it answers again: follows, ZooKeeper or not", back);
+    case("F11", "frozen_early", "", "frozen in a session it waits for one", frozen.clone().with(blind));
     case("S5", "no_zookeeper", "", "it does not begin then", unrenewed(ms(10_000)).with(blind));
     case("S5", "no_zookeeper", "", "nor before it is old", unrenewed(ms(5699)).with(blind));
     let not_yet = |w: &mut World| w.view.own.instance = "another".into();

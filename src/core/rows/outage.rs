@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::adoption::own_master;
 use super::race::{enter, vacancy};
+use super::replica;
 use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
@@ -99,9 +100,12 @@ pub fn freeze_early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 }
 
 /// The same while we have just lost ZooKeeper as well: the host that died ran the ensemble's leader, and electing another may take
-/// all of T. Stopping to receive needs no session (starting to does), and costs nothing here: that host is not reached.
-/// Only until the lease is over, so that a long outage of the ensemble, in which hosts may lose each other for a moment,
-/// does not stop a replica that its primary needs; nothing is gained by it then.
+/// all of T. Stopping to receive needs no session, and costs nothing where that host is dead.
+///
+/// But the whole ensemble may be lost and that host well, and the network between us may have gone for a moment: then its
+/// commits need us, and no renewal will tell. So it takes more to begin: silence for longer, and two looks in a row that find
+/// nobody. It begins only until the lease is over; later nothing is gained. And it ends as it began, without a session, as soon
+/// as that host answers ([`hears_again`]).
 pub fn freeze_blind(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let Session::Lost { .. } = case.view.ensemble.session else { return None };
     let ours = case.agent(case.me()).is_some_and(|agent| agent.instance == case.view.own.instance);
@@ -125,7 +129,8 @@ fn early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return None; // not by us
     }
     let name = &lease.record.name;
-    let due = Early { lease: lease.version, asked: case.now, silent: false };
+    let blind = case.connected().is_none();
+    let due = Early { lease: lease.version, asked: case.now, missed: 0, silent: false, blind };
     let early = memory.early.insert(Early { lease: lease.version, ..known.unwrap_or(due) });
     let of = |kind, at| kind == MysqlKind::Reach && at >= early.asked;
     let server = &case.view.server;
@@ -133,11 +138,25 @@ fn early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let answered = server.done.filter(|(kind, at)| of(*kind, *at)).map(|(_, at)| at);
     let grew = memory.growth.grew();
     let still_writes = failed.is_some_and(|failed| grew.is_some_and(|grew| grew > failed));
-    let lately = grew.is_some_and(|grew| case.now.since(grew) < case.view.own.heartbeat_interval);
-    early.silent |= failed.is_some() && !lately;
+    let (silence, misses) = if blind { (2, 2) } else { (1, 1) };
+    let lately = grew.is_some_and(|grew| case.now.since(grew) < case.view.own.heartbeat_interval * silence);
+    if !early.silent && failed.is_some() && !lately && early.missed + 1 >= misses {
+        (early.silent, early.blind) = (true, blind);
+    }
+    if early.silent && blind && early.blind && stopped {
+        let due = failed.is_none_or(|at| case.now >= at + REACH_AGAIN);
+        if due && failed.is_some() {
+            early.asked = case.now;
+        }
+        let address = case.topology()?.record.members.get(name)?.address.clone();
+        return match answered {
+            Some(_) => hears_again(case, memory),
+            None if due => Some(frozen(name).mysql(MysqlAction::Reach { address, limit: REACH })),
+            None => Some(frozen(name)),
+        };
+    }
     if early.silent {
-        let text = format!("{name} does not renew its lease and its server does not answer: receives nothing from it");
-        let outcome = Outcome::wait(Role::Replica, Reason::FrozenEarly, text).urgent();
+        let outcome = frozen(name);
         return Some(if stopped { outcome } else { outcome.mysql(MysqlAction::StopIo) });
     }
     let looked = answered.or(failed.filter(|_| still_writes));
@@ -146,14 +165,32 @@ fn early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     }
     let text = format!("{name} does not renew its lease: looks whether its server answers");
     let outcome = Outcome::wait(Role::Replica, Reason::Following, text).urgent();
-    if failed.is_some() && looked.is_none() {
+    let again = failed.is_some() && early.missed + 1 < misses;
+    if failed.is_some() && looked.is_none() && !again {
         return Some(outcome); // until it is certain that nothing comes any more
     }
-    if looked.is_some() {
+    if looked.is_some() || again {
         early.asked = case.now;
+        early.missed = if looked.is_some() { 0 } else { early.missed + 1 };
     }
     let address = case.topology()?.record.members.get(name)?.address.clone();
     Some(outcome.mysql(MysqlAction::Reach { address, limit: REACH }))
+}
+
+fn frozen(name: &str) -> Outcome {
+    let text = format!("{name} does not renew its lease and its server does not answer: receives nothing from it");
+    Outcome::wait(Role::Replica, Reason::FrozenEarly, text).urgent()
+}
+
+/// It answers again, and ZooKeeper is still away: receives from it as before. Nobody counts on our having stopped: a vote needs a
+/// session, and this began after the last one. Nor has S lost us meanwhile: a member leaves it by its own agent's word, which
+/// needs one too, or is locked out, and then it connects to nobody. Whoever is elected without us has
+/// votes of so many that we alone acknowledge nothing.
+fn hears_again(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
+    let primary = &case.others_master()?.record;
+    memory.early = None;
+    let text = format!("{} answers again: receives from it, ZooKeeper or not", primary.name);
+    Some(replica::follow(case, memory, primary, Reason::Following, text))
 }
 
 /// The lease of the present primary, where it is about to be T − P old and this agent could vote.

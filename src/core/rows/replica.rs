@@ -87,7 +87,8 @@ pub fn stranger(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
     Some(Outcome::wait(Role::Replica, Reason::NotMember, text))
 }
 
-fn follow(case: &Case<'_>, memory: &mut Memory, primary: &Master, reason: Reason, text: String) -> Outcome {
+/// Replicates from `primary`, acknowledging where this member may.
+pub(super) fn follow(case: &Case<'_>, memory: &mut Memory, primary: &Master, reason: Reason, text: String) -> Outcome {
     let incarnation = case.facts().map(|facts| facts.incarnation.clone()).unwrap_or_default();
     memory.follow = Some(FollowAttempt { source: primary.address.clone(), incarnation, at: case.now, ran: false });
     let action = MysqlAction::Follow {
