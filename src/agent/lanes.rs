@@ -136,7 +136,7 @@ impl MysqlLane {
     pub fn start(&self, action: MysqlAction) {
         if let Some(taken) = self.busy.take() {
             // At once, so that no step in between takes what it is about to undo for done.
-            self.shared.server.change(|server| server.action_begins(action.kind()));
+            self.shared.server.change(|server| server.action_begins(&action));
             tokio::spawn(self.clone().run(action, taken));
         }
     }
@@ -173,6 +173,7 @@ impl MysqlLane {
         drop(hands);
         let word = self.shared.guards_word(facts.as_ref()).await;
         self.shared.server.change(|server| {
+            server.action_returns(asked);
             match &result {
                 Ok(done) => {
                     server.failure = None;

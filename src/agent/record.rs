@@ -6,7 +6,7 @@ use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, Role, ServerRecord, SourceRecord};
 use crate::core::time::{Moment, Wall};
-use crate::core::view::{Channel, Health, IoThread, Own, Process, Server, ServerFacts};
+use crate::core::view::{Channel, Enabling, Health, IoThread, Own, Process, Server, ServerFacts};
 
 /// The record of this moment.
 #[must_use]
@@ -60,7 +60,9 @@ fn server_record(server: &Server, facts: &ServerFacts, age: Duration, intends: b
             Health::Healthy | Health::Unknown => None,
         },
         // A server that has exited comes back with replication stopped (`skip_replica_start`).
-        acknowledges: Some(!exited && (intends || facts.semi_sync.may_acknowledge())),
+        acknowledges: Some(
+            !exited && (intends || server.enabling != Enabling::No || facts.semi_sync.may_acknowledge()),
+        ),
         acknowledging: !exited && facts.semi_sync.replica.is_some_and(|replica| replica.active),
         errant: server.errant.clone(),
         incarnation: Some(facts.life().to_owned()),

@@ -180,7 +180,11 @@ pub async fn promote(tree: &mut Tree, plan: &Plan, timeout: Duration) -> (Exit, 
         Some(seen) => match seen.progress {
             Progress::Done if plan.after_loss => (Exit::Done, format!("{to} is the primary ({ms:.0} ms)\n")),
             Progress::Done => (Exit::Done, format!("{to} is the primary; {from} follows ({ms:.0} ms)\n")),
-            // Another was faster: its epoch has ended the request.
+            // A race was faster, and its epoch has ended the request; it may have been won by whom it named.
+            Progress::Requested if is_primary(tree, to) => (
+                Exit::Done,
+                format!("{to} is the primary: the others had taken over from {from} already ({ms:.0} ms)\n"),
+            ),
             Progress::Requested => (Exit::No, "another server was promoted meanwhile: see 'status'\n".to_owned()),
             Progress::Refused if plan.after_loss => (Exit::No, format!("not promoted: {}\n", seen.detail)),
             Progress::Refused => (Exit::Refused, format!("refused, nothing was changed: {}\n", seen.detail)),
@@ -188,6 +192,10 @@ pub async fn promote(tree: &mut Tree, plan: &Plan, timeout: Duration) -> (Exit, 
         },
         None => (Exit::Unknown, "no answer in time: see 'status' for who is primary\n".to_owned()),
     }
+}
+
+fn is_primary(tree: &Tree, name: &str) -> bool {
+    tree.now().topology.record().is_some_and(|topology| topology.primary.as_deref() == Some(name))
 }
 
 /// What a finished switch takes longer than its limit, undoing included.

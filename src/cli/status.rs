@@ -125,7 +125,14 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
                 problems.push(format!("{}: its agent is not running{more}", member.name));
             }
             (Some(agent), _)
-                if matches!(agent.reason, Reason::OldPrimaryUnfenced | Reason::NotAutomatic | Reason::FencedByHand) =>
+                if matches!(
+                    agent.reason,
+                    Reason::OldPrimaryUnfenced
+                        | Reason::NotAutomatic
+                        | Reason::FencedByHand
+                        | Reason::Blocked
+                        | Reason::ReplicationBroken
+                ) =>
             {
                 problems.push(format!("{}: {}", member.name, agent.detail));
             }

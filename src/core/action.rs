@@ -169,6 +169,17 @@ pub enum MysqlKind {
 }
 
 impl MysqlAction {
+    /// Whether it switches acknowledgements on.
+    #[must_use]
+    pub fn enables(&self) -> bool {
+        matches!(
+            self,
+            Self::Follow { acknowledge: true, .. }
+                | Self::FollowTarget { acknowledge: true, .. }
+                | Self::Acknowledge { on: true }
+        )
+    }
+
     /// Which action this is.
     #[must_use]
     pub fn kind(&self) -> MysqlKind {
@@ -277,7 +288,6 @@ pub enum Path {
 
 /// What is written.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "a transaction holds a handful of them, for a moment")]
 pub enum Record {
     /// `topology`
     Topology(Box<Topology>),

@@ -39,7 +39,7 @@
 use super::guard::LeaseId;
 use super::reason::Reason;
 use super::time::Moment;
-use super::view::{Server, ServerFacts};
+use super::view::{Enabling, Server, ServerFacts};
 
 /// What the guard says of its last fence, until it sees the server take writes again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +82,9 @@ impl Word {
 impl Server {
     /// A reading of the server that was asked for at `asked`, with the guard's word as read after that.
     pub fn take_reading(&mut self, mut facts: ServerFacts, asked: Moment, word: Option<&Word>, now: Moment) {
+        if matches!(self.enabling, Enabling::Returned(at) if asked >= at) {
+            self.enabling = Enabling::No;
+        }
         self.unsupported = None;
         if self.facts.as_ref().is_some_and(|(_, at)| *at >= asked) {
             return; // interleaving 7

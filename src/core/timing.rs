@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::records::Lease;
 use super::time::Moment;
-use super::view::{Seen, Session};
+use super::view::Seen;
 
 /// How many calls at their limit a renewal must survive (contract, section 1).
 const SLOW_CALLS: u32 = 3;
@@ -64,14 +64,14 @@ pub fn proof_length(
 /// *before* the break bounds it as well: it was sent before we saw it, and how much later this one was sent the holder's
 /// own clock says, if both come from one process. Two clocks differ by at most the drift over that time, too.
 ///
-/// Only over a break: the sight of a watching agent is as good, and is right even for a holder whose clock stood still.
+/// Only what the first reading after a break shows (`back`): the sight of a watching agent is as good, and is right even for
+/// a holder whose clock stood still (the virtual machine was paused), of which every later renewal is seen as it comes.
 #[must_use]
-pub fn sent_by(before: Option<&Seen<Lease>>, lease: &Lease, session: Session, seen: Moment) -> Moment {
+pub fn sent_by(before: Option<&Seen<Lease>>, lease: &Lease, back: bool, seen: Moment) -> Moment {
     let Some(before) = before else { return seen };
     let (Some(earlier), Some(this)) = (&before.record.sent, &lease.sent) else { return seen };
-    let watched = matches!(session, Session::Connected { since, .. } if since <= before.first_seen);
     let one_process = before.record.name == lease.name && earlier.instance == this.instance;
-    if watched || !one_process || this.at_us < earlier.at_us {
+    if !back || !one_process || this.at_us < earlier.at_us {
         return seen;
     }
     // Both are rounded down: they may lie a microsecond further apart.
@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn a_renewal_that_came_while_we_were_cut_off_counts_from_when_it_was_sent() {
         let before = seen_at(50_000, lease("a", 7000));
-        let back = Session::Connected { since: ms(52_500), granted: Duration::from_secs(3), id: 1 };
-        let by = |before, lease: &Lease, session| sent_by(before, lease, session, ms(52_600));
+        let back = true;
+        let by = |before, lease: &Lease, back| sent_by(before, lease, back, ms(52_600));
         // Half a second and a microsecond after the other by its holder's clock, which may be 2 % off.
         let bound = Moment(ms(50_510).0 + 1_020);
         assert_eq!(by(Some(&before), &lease("a", 7500), back), bound);
@@ -286,8 +286,7 @@ mod tests {
         assert_eq!(by(None, &lease("a", 7500), back), ms(52_600));
         // Watched all the while: its sight counts, even though the holder's clock (that of a machine that was paused)
         // says that it was sent earlier.
-        let watching = Session::Connected { since: ms(50_000), granted: Duration::from_secs(3), id: 1 };
-        assert_eq!(by(Some(&before), &lease("a", 7500), watching), ms(52_600));
+        assert_eq!(by(Some(&before), &lease("a", 7500), false), ms(52_600));
     }
 
     /// Waiting T from the bound outlasts the holder's T − drift from sending, at any two clocks within the assumed drift
@@ -295,11 +294,10 @@ mod tests {
     #[test]
     fn the_holder_ends_before_whoever_waits_from_the_bound() {
         let t = Duration::from_secs(3);
-        let back = Session::Connected { since: ms(1_000_000), granted: t, id: 1 };
         for distance in [1, 500, 3000, 60_000] {
             // The waiting clock is 2 % faster than the holder's: true time is the holder's.
             let before = seen_at(0, lease("a", 0));
-            let bound = sent_by(Some(&before), &lease("a", distance), back, ms(2_000_000));
+            let bound = sent_by(Some(&before), &lease("a", distance), true, ms(2_000_000));
             let waited_true = (bound + t).0 as f64 / 1.02;
             let held_true = (ms(distance) + lease_length(t)).0 as f64;
             assert!(waited_true >= held_true, "{distance}: {waited_true} < {held_true}");

@@ -229,6 +229,22 @@ pub struct Server {
     pub fenced_remote: Option<(String, Moment)>,
     /// The last change of a member's accounts on our server, as long as no other has begun since ([`Server::accounts_changed`]).
     pub accounts: Option<AccountChange>,
+    /// Whether an action may be switching acknowledgements on at this moment.
+    pub enabling: Enabling,
+}
+
+/// An action that switches acknowledgements on, on a server that stands still: it takes effect when that thaws, whatever was read
+/// before. Until a reading is asked for after it has come back, this member may acknowledge (interleaving 18; found by
+/// simulation: it said that it did not, left S, thawed, and acknowledged).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Enabling {
+    /// None.
+    #[default]
+    No,
+    /// It has begun.
+    UnderWay,
+    /// It came back then, with or without an answer.
+    Returned(Moment),
 }
 
 /// A member was shut out or let in: what was done and when.
@@ -243,11 +259,21 @@ pub struct AccountChange {
 }
 
 impl Server {
-    /// An action begins. From here on nothing is known of the accounts that an earlier one has locked or unlocked, so that a
+    /// An action begins: what it switches on may be on from here on, and nothing is known of the accounts that an earlier one has locked or unlocked, so that a
     /// member that is being let in can never pass for one that is shut out.
-    pub fn action_begins(&mut self, kind: MysqlKind) {
-        if matches!(kind, MysqlKind::ShutOut | MysqlKind::LetIn) {
+    pub fn action_begins(&mut self, action: &MysqlAction) {
+        if matches!(action.kind(), MysqlKind::ShutOut | MysqlKind::LetIn) {
             self.accounts = None;
+        }
+        if action.enables() {
+            self.enabling = Enabling::UnderWay;
+        }
+    }
+
+    /// It has come back, or is given up.
+    pub fn action_returns(&mut self, now: Moment) {
+        if self.enabling == Enabling::UnderWay {
+            self.enabling = Enabling::Returned(now);
         }
     }
 

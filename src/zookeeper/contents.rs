@@ -25,12 +25,12 @@ pub(super) fn apply(ensemble: &mut Ensemble, tree: &Tree, path: &Path, answer: &
         Path::Topology => put(&mut ensemble.topology, answer, now, |bytes| tree.topology(bytes)),
         Path::Master => put(&mut ensemble.master, answer, now, decode),
         Path::Lease => {
-            let (before, session) = (ensemble.lease.here().cloned(), ensemble.session);
+            let before = ensemble.lease.here().cloned();
             put(&mut ensemble.lease, answer, now, decode);
             if let Node::Here(lease) = &mut ensemble.lease
                 && lease.first_seen == now
             {
-                lease.first_seen = sent_by(before.as_ref(), &lease.record, session, now);
+                lease.first_seen = sent_by(before.as_ref(), &lease.record, !ensemble.complete, now);
             }
         }
         Path::Switchover => put(&mut ensemble.switchover, answer, now, decode),
@@ -96,10 +96,7 @@ fn seen<T>(before: Option<Seen<T>>, record: T, stat: &Stat, now: Moment) -> Seen
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::core::view::Session;
 
     const LEASE: &str = r#"{"name": "db1", "epoch": 1, "sequence": 5, "ttl_ms": 10000, "opened": true}"#;
 
@@ -147,16 +144,16 @@ mod tests {
         let sent = |at_us: u64| LEASE.replace("}", &format!(r#", "sent": {{"instance": "a", "at_us": {at_us}}}}}"#));
         let ms = |at: u64| Moment(at * 1_000_000);
         let mut ensemble = Ensemble::default();
-        let connected = |since| Session::Connected { since, granted: Duration::from_secs(3), id: 1 };
-        let mut read = |session, text: &str, version, now| {
-            ensemble.session = session;
+        let mut read = |complete, text: &str, version, now| {
+            ensemble.complete = complete;
             apply(&mut ensemble, &tree, &Path::Lease, &here(text, 7, version), now);
             first_seen(&ensemble)
         };
-        assert_eq!(read(connected(ms(1)), &sent(70_000), 3, ms(1000)), ms(1000));
-        let after = read(connected(ms(3000)), &sent(570_000), 4, ms(3001));
+        assert_eq!(read(true, &sent(70_000), 3, ms(1000)), ms(1000));
+        let after = read(false, &sent(570_000), 4, ms(3001));
         assert!((ms(1500)..ms(1511)).contains(&after), "half a second after the other, and the drift: {after:?}");
-        assert_eq!(read(connected(ms(3000)), &sent(570_000), 4, ms(3500)), after, "the same version");
+        assert_eq!(read(true, &sent(570_000), 4, ms(3500)), after, "the same version");
+        assert_eq!(read(true, &sent(1_070_000), 5, ms(4000)), ms(4000), "watched since");
     }
 
     #[test]

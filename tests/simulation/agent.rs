@@ -245,7 +245,7 @@ impl World {
                 if matches!(action, MysqlAction::Close { .. }) {
                     agent.server.fence_begins(now);
                 }
-                agent.server.action_begins(action.kind());
+                agent.server.action_begins(&action);
                 agent.doing = Some(Doing { action, ready: t + takes, started: t });
             }
             Action::Mysql(_) => {}

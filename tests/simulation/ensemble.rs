@@ -99,6 +99,7 @@ impl Zookeeper {
 
     /// What an agent reads at `now`; moments of first sight are kept from what it saw before.
     pub(crate) fn view(&self, before: &Ensemble, session: Session, now: Moment) -> Ensemble {
+        let back = !before.complete;
         let mut view = Ensemble { session, complete: true, ..Ensemble::default() };
         for (path, node) in &self.nodes {
             match (path, &node.record) {
@@ -108,7 +109,7 @@ impl Zookeeper {
                     let before = before.lease.here();
                     let mut lease = seen(node, r, before, now);
                     if lease.first_seen == now {
-                        lease.first_seen = sent_by(before, r, session, now);
+                        lease.first_seen = sent_by(before, r, back, now);
                     }
                     view.lease = Node::Here(lease);
                 }

@@ -42,6 +42,9 @@ impl World {
         let now = self.now(i);
         let begun = now - std::time::Duration::from_millis(self.t - started);
         let server = &mut self.agents[i].server;
+        if !matches!(done, Done::NotYet) {
+            server.action_returns(now);
+        }
         let why = match done {
             Done::NotYet => return,
             Done::Failed(why) => {
