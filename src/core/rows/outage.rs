@@ -105,7 +105,7 @@ pub fn freeze_early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 /// But the whole ensemble may be lost and that host well, and the network between us may have gone for a moment: then its
 /// commits need us, and no renewal will tell. So it takes more to begin: silence for longer, and two looks in a row that find
 /// nobody. It begins only until the lease is over; later nothing is gained. And it ends as it began, without a session, as soon
-/// as that host answers ([`hears_again`]).
+/// as that host answers (`hears_again`).
 pub fn freeze_blind(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let Session::Lost { .. } = case.view.ensemble.session else { return None };
     let ours = case.agent(case.me()).is_some_and(|agent| agent.instance == case.view.own.instance);
