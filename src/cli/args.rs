@@ -3,6 +3,7 @@
 //! What lives here: words, types of options, help texts. What may not: anything that acts. clap ends the process with
 //! code 2 on a usage error ([`super::exit::Exit::Usage`]) and prints help to stdout.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -155,8 +156,8 @@ pub struct StatusArgs {
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct HistoryArgs {
     /// How many role changes, the newest last
-    #[arg(long, value_name = "COUNT", default_value_t = 20)]
-    pub last: usize,
+    #[arg(long, value_name = "COUNT", default_value = "20")]
+    pub last: NonZeroUsize,
 }
 
 /// `pause`
@@ -320,6 +321,7 @@ mod tests {
             "promote --timeout 0s",
             "pause --for ever",
             "history --last some",
+            "history --last 0",
             "check --nagios --json",
             "remove",
             "config",

@@ -474,9 +474,15 @@ async fn replication_account(config: &Config, line: &mut Line, report: &mut Repo
                 rows.iter().any(|row| row.any_contains("REPLICATION SLAVE") || row.any_contains("ALL PRIVILEGES"));
             report.must(RULE, granted, format!("{} can log in at {place}", replication.user), MEND);
         }
-        Err(fault) => report.must(RULE, false, format!("{} at {place}: {fault}", replication.user), MEND),
+        // In the fault's own words it would be the agent's account.
+        Err(Fault::RefusedPassword { message, .. }) => {
+            let found = format!("{place} refuses mysql.replication.user and its password ({message})");
+            report.must(RULE, false, found, MEND);
+        }
+        Err(fault) => report.must(RULE, false, format!("{}: {fault}", replication.user), MEND),
     }
-    if let Some(channel) = &facts.channel {
+    // On a server that takes writes a channel is left over from its time as a replica; its agent forgets it. Nobody must start it.
+    if let Some(channel) = facts.channel.as_ref().filter(|_| !facts.writable()) {
         let running = channel.sql_running && channel.io == crate::core::view::IoThread::Yes;
         let found =
             format!("replicates from {}{}", channel.source, if running { "" } else { ", but a thread does not run" });

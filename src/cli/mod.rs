@@ -13,6 +13,7 @@ pub mod promote;
 pub mod session;
 pub mod status;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use args::{Cli, ConfigVerb, PromoteArgs, Verb};
@@ -22,6 +23,7 @@ use serde::Serialize;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::config::{self, Config};
+use crate::host::clock;
 
 /// Parses the command line, runs the verb, gives its exit code.
 #[must_use]
@@ -75,7 +77,7 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
             report.exit().into()
         }
         Verb::Status(args) => status_verb(&config, json, args.watch).await,
-        Verb::History(args) => history_verb(&config, json, args.last).await,
+        Verb::History(args) => history_verb(&config, json, args.last.get()).await,
         Verb::Promote(args) => promote_verb(&config, json, &args).await,
         Verb::Config(ConfigVerb::Show) => {
             print!("{}", config.masked_yaml());
@@ -158,14 +160,25 @@ async fn status_verb(config: &Config, json: bool, watch: bool) -> ExitCode {
         Ok(tree) => tree,
         Err(end) => return fail(end),
     };
+    let mut as_of = clock::wall();
+    let clears = watch && !json && std::io::stdout().is_terminal();
     loop {
-        let status = status::status(&config.cluster, &tree.now());
-        let newest = tree.writer.history(1).await.unwrap_or_default();
+        let seen = tree.now();
+        let status = status::status(&config.cluster, &seen);
+        let newest = if seen.complete { tree.writer.history(1).await.unwrap_or_default() } else { Vec::new() };
         let status = status.with_newest(newest.last());
-        if watch && !json {
+        if clears {
             print!("\x1b[H\x1b[2J");
         }
-        show(json, &status, || status.text());
+        if seen.complete {
+            as_of = clock::wall();
+        } else if !json {
+            // Else the last table would stand there as if it were true.
+            println!("ZOOKEEPER CANNOT BE USED at this moment; what follows is as of {}", as_of.0);
+        }
+        if seen.complete || !json {
+            show(json, &status, || status.text());
+        }
         if !watch {
             return status.exit().into();
         }

@@ -21,6 +21,7 @@ use super::memory::Memory;
 use super::outcome::Decision;
 use super::reason::Reason;
 use super::records::{AgentRecord, Durability, Master, Member, MemberState, Topology};
+use super::rows::shut_out::told;
 use super::table::decide;
 use super::time::Moment;
 use super::view::{Held, Node, Seen, Session, View};
@@ -80,6 +81,9 @@ fn assumed(memory: &mut Memory, view: &View, now: Moment) -> Option<View> {
     }
     let mut topology = memory.assumed.clone()?;
     let name = topology.primary.clone()?;
+    // As they would stand there by now: what is written one by one would else be all that is ever said.
+    let told = |agent: &&AgentRecord| Some((agent.name.clone(), told(agent)??));
+    topology.durability.accounts = agents.iter().filter(|agent| agent.name != name).filter_map(told).collect();
     let mut next = view.clone();
     let mine = name == view.own.name;
     // The agent of a lost primary may still be there: what it publishes of its server counts.
@@ -148,7 +152,7 @@ fn adopted(view: &View, primary: &AgentRecord, agents: &[&AgentRecord], epoch: u
             sync: members.keys().filter(|name| **name != primary.name).cloned().collect(),
             sync_replicas: view.own.sync_replicas,
             retiring: Vec::new(),
-            accounts: Default::default(),
+            accounts: BTreeMap::new(),
             shut_out: Default::default(),
             floor: GtidSet::new(),
             incarnations: BTreeMap::new(),

@@ -6,7 +6,7 @@ use mysql_ha_agent::host::clock::now;
 
 use super::guard::{closes, guarded, lease_of};
 use crate::scene::{LIMIT, Scene, at_rest, cannot, epoch, lossless, nothing_happened, renewed};
-use crate::support::{Cluster, ClusterOptions, Host, Kind, run};
+use crate::support::{Cluster, ClusterOptions, Host, Kind, Way, run};
 
 /// Longer than in most tests, and so is a heartbeat's limit: P is 5 s then, which a machine that is busy with everybody's tests needs.
 const T: Duration = Duration::from_secs(10);
@@ -57,6 +57,38 @@ fn the_whole_ensemble_frozen() {
     run("ensemble_frozen", async |stage| {
         let scene = guarded(&stage, options()).await;
         is_none_of_mysql(scene, |_, host| host.pause(Kind::Zookeeper), |_, host| host.resume(Kind::Zookeeper)).await;
+    });
+}
+
+/// In the midst of it the replicas lose the way to the primary for a moment, just when they would stop receiving from a dead one:
+/// whoever has stopped goes on as soon as it answers, without ZooKeeper.
+#[test]
+fn a_moment_without_the_primary_in_an_outage_of_the_ensemble() {
+    run("outage_and_a_moment", async |stage| {
+        if cannot(&stage) {
+            return;
+        }
+        let scene = guarded(&stage, options()).await;
+        let before = epoch(&scene.cluster).await;
+        for host in &scene.cluster.hosts {
+            host.kill(Kind::Zookeeper);
+        }
+        // Into the stretch from T − P to T after the last renewal.
+        tokio::time::sleep(T * 6 / 10).await;
+        for replica in ["db2", "db3"] {
+            scene.cluster.cut_mysql("db1", replica, &[Way::In, Way::Out]);
+        }
+        // The fault's length: two looks that find nobody, and two heartbeats that do not come.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        scene.cluster.heal("db1");
+        let acknowledged = scene.writer.so_far().acknowledged_ids().len();
+        scene.writer.wait_for_acknowledged(acknowledged + 500).await;
+        for host in &scene.cluster.hosts {
+            host.start(Kind::Zookeeper);
+        }
+        renewed(&scene.cluster, 10).await;
+        at_rest(&scene.cluster, "db1").await;
+        nothing_happened(scene, before).await;
     });
 }
 

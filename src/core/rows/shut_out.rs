@@ -42,7 +42,7 @@ const IN_AGAIN: Duration = Duration::from_secs(15);
 
 /// By which users a server may connect to its source: that of its file and that of its channel. None: not known at this moment.
 /// None inside: its agent is of a version that does not tell, nor obey what is recorded.
-fn told(agent: &AgentRecord) -> Option<Option<BTreeSet<String>>> {
+pub(in crate::core) fn told(agent: &AgentRecord) -> Option<Option<BTreeSet<String>>> {
     let Some(of_file) = &agent.replication_user else { return Some(None) };
     let server = agent.server.as_ref()?;
     let of_channel = server.source.as_ref().map(|source| source.user.clone());
