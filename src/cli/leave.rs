@@ -17,7 +17,7 @@ use super::exit::Exit;
 use super::session::{self, Tree};
 use crate::agent::run::own_target;
 use crate::config::Config;
-use crate::core::action::{Op, Path, Purpose, Record, Write};
+use crate::core::action::{Op, Path, Purpose, Write};
 use crate::core::gtid::GtidSet;
 use crate::core::records::{DurabilityMode, Member, Topology};
 use crate::core::view::{Ensemble, Seen};
@@ -193,7 +193,7 @@ fn removal(config: &Config, topology: &Seen<Topology>, ensemble: &Ensemble, floo
         !by.is_empty()
     });
     next.durability.floor = next.durability.floor.union(floor);
-    let mut ops = vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)];
+    let mut ops = vec![Op::set_topology(next, topology.version)];
     // Of the agent that was stopped just now: as long as it stands, the primary would record this host again.
     ops.extend(
         ensemble.agents.get(&config.name).map(|agent| Op::Delete(Path::Agent(config.name.clone()), agent.version)),

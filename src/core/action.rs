@@ -286,6 +286,14 @@ pub enum Path {
     Pause,
 }
 
+impl Op {
+    /// Replaces this version of `topology`.
+    #[must_use]
+    pub fn set_topology(next: Topology, version: i32) -> Op {
+        Op::Set(Path::Topology, Record::Topology(Box::new(next)), version)
+    }
+}
+
 /// What is written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {

@@ -29,17 +29,10 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
         members,
         last_writer: Some(own.name.clone()),
         durability: Durability {
-            mode: own.durability,
             // Until commits wait for acknowledgements, what is acknowledged may be here alone.
             degraded: own.durability == DurabilityMode::Lossless
                 && !facts.semi_sync.waits_for(own.sync_replicas.max(1)),
-            sync: Vec::new(),
-            sync_replicas: own.sync_replicas,
-            retiring: Vec::new(),
-            accounts: Default::default(),
-            shut_out: Default::default(),
-            floor: GtidSet::new(),
-            incarnations: BTreeMap::new(),
+            ..Durability::without_members(own.terms())
         },
         handover: None,
         forced: None,

@@ -147,15 +147,8 @@ fn adopted(view: &View, primary: &AgentRecord, agents: &[&AgentRecord], epoch: u
         since: view.wall.clone(),
         reason: Reason::Adopted,
         durability: Durability {
-            mode: view.own.durability,
-            degraded: false,
             sync: members.keys().filter(|name| **name != primary.name).cloned().collect(),
-            sync_replicas: view.own.sync_replicas,
-            retiring: Vec::new(),
-            accounts: BTreeMap::new(),
-            shut_out: Default::default(),
-            floor: GtidSet::new(),
-            incarnations: BTreeMap::new(),
+            ..Durability::without_members(view.own.terms())
         },
         members,
         last_writer: Some(primary.name.clone()),

@@ -140,6 +140,22 @@ pub struct Durability {
 }
 
 impl Durability {
+    /// These terms, and nobody who acknowledges yet.
+    #[must_use]
+    pub fn without_members(terms: Terms) -> Self {
+        Durability {
+            mode: terms.durability,
+            degraded: false,
+            sync: Vec::new(),
+            sync_replicas: terms.sync_replicas,
+            retiring: Vec::new(),
+            accounts: BTreeMap::new(),
+            shut_out: BTreeMap::new(),
+            floor: GtidSet::new(),
+            incarnations: BTreeMap::new(),
+        }
+    }
+
     /// k: acknowledgements of members of S that a commit waits for, at least one.
     #[must_use]
     pub fn k(&self) -> u32 {

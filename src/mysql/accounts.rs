@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::connect::{Connection, Line, literal};
+use super::connect::{Connection, Line, Row, literal};
 use super::control::{Control, ControlError, Doing, Done, STEP};
 use super::fault::{Fault, code};
 
@@ -31,6 +31,11 @@ const ENDING: Duration = Duration::from_secs(4);
 const LOGIN: Duration = Duration::from_millis(500);
 /// Between two looks; the server offers no way to wait for it.
 const POLL: Duration = Duration::from_millis(5);
+
+/// Accounts that are locked for a member.
+const MARKED: &str = "SELECT USER AS user, HOST AS host, ATTRIBUTE->>'$.mysql_ha_agent.shut_out' AS member \
+                      FROM information_schema.USER_ATTRIBUTES \
+                      WHERE ATTRIBUTE->>'$.mysql_ha_agent.shut_out' IS NOT NULL";
 
 /// An account as the server has it.
 struct Account {
@@ -79,13 +84,8 @@ pub(crate) async fn shut_out(
 pub(crate) async fn let_in(control: &mut Control, member: &str) -> Result<Done, ControlError> {
     const DOING: &str = "unlocking a replication account";
     let mut session = session(control).await?;
-    let sql = format!(
-        "SELECT USER AS user, HOST AS host FROM information_schema.USER_ATTRIBUTES \
-         WHERE ATTRIBUTE->>'$.mysql_ha_agent.shut_out' = {}",
-        literal(member)
-    );
-    for row in session.rows(&sql, STEP).await.doing(DOING)? {
-        let name = account_name(&row.text_or_empty("user"), &row.text_or_empty("host"));
+    let locked = marked(&session.rows(MARKED, STEP).await.doing(DOING)?);
+    for (name, _) in locked.into_iter().filter(|(_, of)| of == member) {
         let sql = format!("ALTER USER {name} ACCOUNT UNLOCK ATTRIBUTE {}", literal(&mark(None)));
         session.run(&sql, STEP).await.doing(DOING)?;
     }
@@ -97,12 +97,13 @@ pub(crate) async fn let_in(control: &mut Control, member: &str) -> Result<Done, 
 /// # Errors
 /// See [`Fault`].
 pub async fn locked_for_members(line: &mut Line, limit: Duration) -> Result<Vec<(String, String)>, Fault> {
-    const MARKED: &str = "SELECT USER AS user, HOST AS host, ATTRIBUTE->>'$.mysql_ha_agent.shut_out' AS member \
-                          FROM information_schema.USER_ATTRIBUTES \
-                          WHERE ATTRIBUTE->>'$.mysql_ha_agent.shut_out' IS NOT NULL";
-    let rows = line.rows(MARKED, limit).await?;
-    let name = |row: &super::connect::Row| account_name(&row.text_or_empty("user"), &row.text_or_empty("host"));
-    Ok(rows.iter().map(|row| (name(row), row.text_or_empty("member"))).collect())
+    Ok(marked(&line.rows(MARKED, limit).await?))
+}
+
+/// Each account of [`MARKED`] in SQL's words, and the member.
+fn marked(rows: &[Row]) -> Vec<(String, String)> {
+    let name = |row: &Row| account_name(&row.text_or_empty("user"), &row.text_or_empty("host"));
+    rows.iter().map(|row| (name(row), row.text_or_empty("member"))).collect()
 }
 
 /// What is merged into an account's attribute; null takes it out again.
@@ -125,7 +126,7 @@ async fn accounts(session: &mut Connection, users: &BTreeSet<String>) -> Result<
         list(users)
     );
     let rows = session.rows(&sql, STEP).await.doing("looking at the replication accounts")?;
-    let account = |row: &super::connect::Row| {
+    let account = |row: &Row| {
         let user = row.text_or_empty("user");
         Account { name: account_name(&user, &row.text_or_empty("host")), user, locked: row.is_on("locked") }
     };

@@ -16,13 +16,13 @@ use crate::probe::{LIMIT, no_acknowledgement, outcome, primary, prober, reading,
 use crate::server::{LONG, Server};
 
 /// The state of a session whose commit waits.
-const WAITS: &str = "Waiting for semi-sync ACK";
-const ACKNOWLEDGES: &str = "(SELECT VARIABLE_VALUE FROM performance_schema.global_status \
+pub(crate) const WAITS: &str = "Waiting for semi-sync ACK";
+pub(crate) const ACKNOWLEDGES: &str = "(SELECT VARIABLE_VALUE FROM performance_schema.global_status \
                             WHERE VARIABLE_NAME = 'Rpl_semi_sync_replica_status') = 'ON'";
 const IO_RUNS: &str = "(SELECT SERVICE_STATE FROM performance_schema.replication_connection_status) = 'ON'";
 
 /// A primary whose commits wait for its one replica, which acknowledges.
-async fn acknowledging_pair() -> (Server, Server) {
+pub(crate) async fn acknowledging_pair() -> (Server, Server) {
     let (primary, replica) = pair().await;
     act(&replica, MysqlAction::Acknowledge { on: true }).await.unwrap();
     replica.until(ACKNOWLEDGES).await;

@@ -11,11 +11,9 @@ use tokio::net::TcpStream;
 
 use crate::control::{act, executed, pair, status};
 use crate::fence::hanging;
+use crate::interleavings::{ACKNOWLEDGES, WAITS, acknowledging_pair};
 use crate::server::{LONG, Server};
 
-const WAITS: &str = "Waiting for semi-sync ACK";
-const ACKNOWLEDGES: &str = "(SELECT VARIABLE_VALUE FROM performance_schema.global_status \
-                            WHERE VARIABLE_NAME = 'Rpl_semi_sync_replica_status') = 'ON'";
 const CONNECTED: &str = "EXISTS (SELECT 1 FROM performance_schema.processlist WHERE USER LIKE 'repl%')";
 const LOCKED: &str = "(SELECT account_locked FROM mysql.user WHERE User = 'repl' AND Host = '%') = 'Y'";
 
@@ -29,15 +27,6 @@ async fn shut_out(server: &Server, of: &[&str]) -> Result<Done, ControlError> {
 
 async fn let_in(server: &Server, member: &str) {
     act(server, MysqlAction::LetIn { member: member.into() }).await.unwrap();
-}
-
-/// A primary whose commits wait for its one replica, which acknowledges.
-async fn acknowledging_pair() -> (Server, Server) {
-    let (primary, replica) = pair().await;
-    act(&replica, MysqlAction::Acknowledge { on: true }).await.unwrap();
-    replica.until(ACKNOWLEDGES).await;
-    act(&primary, MysqlAction::AwaitAcknowledgements { count: 1 }).await.unwrap();
-    (primary, replica)
 }
 
 /// It is done while a commit could not be acknowledged by anybody else, waits for nothing and logs nothing. Let in, the

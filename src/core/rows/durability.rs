@@ -31,7 +31,7 @@
 use std::time::Duration;
 
 use super::{incident, rooms, shut_out, terms};
-use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose, Record};
+use crate::core::action::{MysqlAction, MysqlKind, Op, Path, Purpose};
 use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::degrade::Seen;
@@ -177,7 +177,7 @@ pub(super) fn record(
     text: String,
 ) -> Outcome {
     let next = Topology { durability, ..topology.record.clone() };
-    checks.push(Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version));
+    checks.push(Op::set_topology(next, topology.version));
     Outcome::wait(Role::Primary, Reason::Primary, text).write(Purpose::Members, checks)
 }
 

@@ -96,10 +96,7 @@ pub(super) fn keeps_role(case: &Case<'_>, why: &str) -> Option<Outcome> {
         return Some(outcome);
     }
     let next = changes::without_primary(&topology.record, case, Reason::MysqlDown);
-    Some(
-        outcome
-            .write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)]),
-    )
+    Some(outcome.write(Purpose::Members, vec![Op::set_topology(next, topology.version)]))
 }
 
 /// A pause whose time is over is removed by the primary that had acknowledged it.

@@ -43,11 +43,7 @@ pub fn take_back(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
         proof_ms: failsafe::milliseconds(failsafe::length(case)),
         ..record.clone()
     };
-    let mut ops = vec![Op::Set(
-        Path::Topology,
-        Record::Topology(Box::new(changes::taken_back(&topology.record, case))),
-        topology.version,
-    )];
+    let mut ops = vec![Op::set_topology(changes::taken_back(&topology.record, case), topology.version)];
     ops.extend(old.map(|master| Op::Delete(Path::Master, master.version)));
     ops.push(Op::Create(Path::Master, Record::Master(own_master(case, topology.record.epoch)?)));
     ops.push(Op::Set(Path::Lease, Record::Lease(next), lease.version));

@@ -113,10 +113,7 @@ pub fn mysqld_silent(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 pub(super) fn release_ops(case: &Case<'_>, topology: &Seen<Topology>, reason: Reason, proven: bool) -> Option<Vec<Op>> {
     let master = case.own_master()?;
     let next = changes::without_primary(&topology.record, case, reason);
-    let mut ops = vec![
-        Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version),
-        Op::Delete(Path::Master, master.version),
-    ];
+    let mut ops = vec![Op::set_topology(next, topology.version), Op::Delete(Path::Master, master.version)];
     if proven {
         ops.push(released_lease(case)?);
     }
@@ -325,7 +322,7 @@ pub fn publish(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let now = case.now;
     reach(promotion(case, memory, &topology.record)?, Reached::Opened, now);
     let next = changes::published(&topology.record, case);
-    let mut ops = vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)];
+    let mut ops = vec![Op::set_topology(next, topology.version)];
     ops.extend(finished_request(case));
     ops.extend(case.own_locks().map(|(sequence, lock)| Op::Delete(Path::Lock(sequence), lock.version)));
     Some(
@@ -416,10 +413,7 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
         if let Some(own) = next.members.get_mut(case.me()) {
             own.state = MemberState::Read;
         }
-        return Some(outcome.write(
-            Purpose::Members,
-            vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)],
-        ));
+        return Some(outcome.write(Purpose::Members, vec![Op::set_topology(next, topology.version)]));
     }
     let outcome =
         Outcome::wait(Role::Primary, Reason::Opening, "still holds the lease: making the server writable again")
@@ -439,7 +433,7 @@ pub fn name_again(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     memory.promotion = None;
     let mut next = changes::published(&topology.record, case);
     next.reason = Reason::Primary;
-    let ops = vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)];
+    let ops = vec![Op::set_topology(next, topology.version)];
     Some(
         Outcome::wait(Role::Primary, Reason::Opening, "writable again: naming it in topology")
             .write(Purpose::Publish, ops)
@@ -501,8 +495,7 @@ pub fn steady(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         && case.leased()
         && let Some(next) = changes::members_changed(&topology.record, case, rooms::enough_elsewhere(case, memory))
     {
-        outcome = outcome
-            .write(Purpose::Members, vec![Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version)]);
+        outcome = outcome.write(Purpose::Members, vec![Op::set_topology(next, topology.version)]);
     }
     let retry =
         case.view.server.failure.as_ref().is_none_or(|failure| case.now.since(failure.at) > Duration::from_secs(10));

@@ -125,10 +125,7 @@ pub fn name_nobody(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     enter(case, memory, cause)?;
     let next = changes::without_primary(&topology.record, case, cause);
     let detail = format!("the primary of epoch {} is lost", topology.record.epoch);
-    let ops = vec![
-        Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version),
-        incident(case, cause, &lost, detail),
-    ];
+    let ops = vec![Op::set_topology(next, topology.version), incident(case, cause, &lost, detail)];
     Some(
         Outcome::wait(Role::Replica, cause, format!("{lost} is lost: names nobody in topology"))
             .write(Purpose::Members, ops)
@@ -610,7 +607,7 @@ fn claim(case: &Case<'_>, memory: &mut Memory, cause: Reason, counted: &[Lock<'_
     race.claim = Some(claim);
     let mut ops: Vec<Op> =
         counted.iter().map(|(sequence, lock)| Op::Check(Path::Lock(*sequence), lock.version)).collect();
-    ops.push(Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version));
+    ops.push(Op::set_topology(next, topology.version));
     if let Some(old) = case.view.ensemble.master.here() {
         ops.push(Op::Delete(Path::Master, old.version));
     }

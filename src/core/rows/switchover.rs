@@ -207,7 +207,7 @@ pub fn release(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     };
     let next = changes::handed_over(&topology.record, case, handover);
     let ops = vec![
-        Op::Set(Path::Topology, Record::Topology(Box::new(next)), topology.version),
+        Op::set_topology(next, topology.version),
         Op::Delete(Path::Master, case.own_master()?.version),
         released_lease(case)?,
         answer(request, Progress::Released, String::new()),
