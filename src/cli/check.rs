@@ -281,6 +281,7 @@ async fn settings(config: &Config, line: &mut Line, report: &mut Report, facts: 
         );
         if plugins {
             acknowledgements(line, report, facts.writable()).await;
+            active_role(line, report).await;
         }
     }
     privileges(line, report).await;
@@ -324,6 +325,26 @@ async fn acknowledgements(line: &mut Line, report: &mut Report, writable: bool) 
         },
         "remove it there: it beats the persisted value, and a returning replica could acknowledge without being asked for it",
     );
+}
+
+/// While an account statement waits for its acknowledgement, only sessions with an active role can read and change the server
+/// (interleaving 16).
+async fn active_role(line: &mut Line, report: &mut Report) {
+    const RULE: &str = "active-role";
+    const MEND: &str = "run packaging/grants.sql on the primary and restart the agents: without it a server where an account statement \
+                        (CREATE USER, GRANT) waits for an acknowledgement is taken for one that does not answer, and killed";
+    match line.row("SELECT CURRENT_ROLE() AS role", LIMIT).await {
+        Ok(row) => {
+            let role = row.text_or_empty("role");
+            let active = role != "NONE";
+            let found = match active {
+                true => format!("the agent's sessions have the role {role} with them"),
+                false => "the agent's privileges are granted to its account alone".to_owned(),
+            };
+            report.should(RULE, active, found, MEND);
+        }
+        Err(fault) => report.should(RULE, false, fault.to_string(), MEND),
+    }
 }
 
 fn durability(config: &Config, report: &mut Report, row: &Row) {

@@ -25,6 +25,23 @@ pub struct Session {
 
 /// A commit waits for semi-sync.
 pub const NO_ACKNOWLEDGEMENT: &str = "no replica acknowledges the commit (semi-sync)";
+/// What is said besides where an account statement is among the commits that wait: it holds the server's lock on accounts
+/// meanwhile (interleaving 16), so that bringing a replica back does not help.
+const NOBODY_LOGS_IN: &str = "an account statement waits for that too and lets nobody log in, a returning replica neither, until commits \
+                              need no acknowledgement (degrade.allow_times, which a reload may change) or mysqld is killed";
+/// How account statements begin.
+const ACCOUNT_STATEMENTS: [&str; 10] = [
+    "CREATE USER",
+    "ALTER USER",
+    "DROP USER",
+    "RENAME USER",
+    "CREATE ROLE",
+    "DROP ROLE",
+    "GRANT ",
+    "REVOKE ",
+    "SET PASSWORD",
+    "SET DEFAULT ROLE",
+];
 
 /// How a write of ours can hang without the server being at fault.
 const EXCUSES: [(&str, &str); 5] = [
@@ -41,7 +58,23 @@ pub fn excuse(state: &str) -> Option<&'static str> {
     EXCUSES.iter().find(|(start, _)| state.starts_with(start)).map(|(_, words)| *words)
 }
 
+/// That acknowledgements are missing, in words.
+#[must_use]
+pub fn without_acknowledgement(sessions: &[Session]) -> String {
+    // Behind another commit that waits it shows no more than `waiting for handler commit`.
+    match sessions.iter().any(Session::changes_accounts) {
+        true => format!("{NO_ACKNOWLEDGEMENT}; {NOBODY_LOGS_IN}"),
+        false => NO_ACKNOWLEDGEMENT.to_owned(),
+    }
+}
+
 impl Session {
+    /// Executes an account statement. Its text is for nobody's eyes: it may hold a password.
+    fn changes_accounts(&self) -> bool {
+        let statement = self.statement.to_ascii_uppercase();
+        self.command == "Query" && ACCOUNT_STATEMENTS.iter().any(|beginning| statement.starts_with(beginning))
+    }
+
     /// Waits for a semi-sync acknowledgement.
     #[must_use]
     pub fn waits_for_ack(&self) -> bool {
@@ -59,6 +92,7 @@ impl Session {
         let does = match (self.state.as_str(), self.statement.as_str()) {
             ("", "") => "idle in a transaction or with locks".to_owned(),
             (state, "") => state.to_owned(),
+            _ if self.changes_accounts() => "an account statement".to_owned(),
             (_, statement) => statement.to_owned(),
         };
         format!("session {} of {}: {does}", self.id, self.user)
@@ -112,6 +146,24 @@ mod tests {
         for state in ["waiting for handler commit", "", "Waiting for disk space", "updating"] {
             assert_eq!(excuse(state), None, "{state}");
         }
+    }
+
+    #[test]
+    fn an_account_statement_that_waits_is_named_by_its_effect_and_never_by_its_text() {
+        let session = |state: &str, statement: &str| Session {
+            id: 1,
+            user: "root".into(),
+            command: "Query".into(),
+            state: state.into(),
+            holds: true,
+            statement: statement.into(),
+        };
+        let account = session("waiting for handler commit", "create user late IDENTIFIED BY 'secret'");
+        let commit = session("Waiting for semi-sync ACK from replica", "INSERT INTO grants VALUES (1)");
+        let said = without_acknowledgement(&[commit.clone(), account.clone()]);
+        assert!(said.starts_with(NO_ACKNOWLEDGEMENT) && said.contains("log in") && !said.contains("secret"), "{said}");
+        assert_eq!(without_acknowledgement(&[commit]), NO_ACKNOWLEDGEMENT);
+        assert_eq!(in_words(&[account]), "session 1 of root: an account statement");
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Prober {
         };
         let (outcome, heartbeat) = self.write(beat, &facts, limit).await;
         // A lock of somebody's is no missing acknowledgement.
-        let waits = matches!(&outcome, Outcome::Blocked { by } if by == blockers::NO_ACKNOWLEDGEMENT);
+        let waits = matches!(&outcome, Outcome::Blocked { by } if by.starts_with(blockers::NO_ACKNOWLEDGEMENT));
         let unacknowledged = waits.then_some(self.before.sent);
         Try { unacknowledged, outcome, facts: Some((facts, asked)), unsupported: None, heartbeat }
     }
@@ -290,14 +290,14 @@ impl Prober {
         };
         match cause(&sessions, &self.replace_into("heartbeat")) {
             Cause::Lock(by) => Outcome::Blocked { by: by.to_owned() },
-            Cause::Acknowledgement(by) => self.engine_lives(by, limit).await,
+            Cause::Acknowledgement => self.engine_lives(blockers::without_acknowledgement(&sessions), limit).await,
             Cause::Server(state) => Outcome::Failure { why: format!("a write hangs in the server ({state})") },
         }
     }
 
     /// An acknowledgement is missing. A write that is not logged needs none, only the engine: where it does not finish
     /// either, the replicas are not to blame.
-    async fn engine_lives(&mut self, no_acknowledgement: &str, limit: Duration) -> Outcome {
+    async fn engine_lives(&mut self, no_acknowledgement: String, limit: Duration) -> Outcome {
         let replace = self.replace_into("local");
         let sql = format!("{replace} (id, written_at) VALUES (1, UTC_TIMESTAMP(6))");
         let idle = Writer::Idle(Line::patient(self.target.clone()));
@@ -308,7 +308,7 @@ impl Prober {
                 match result {
                     Err(fault) if is_engines(&fault) => Outcome::Failure { why: format!("writes fail: {fault}") },
                     // Done; or refused, killed, not let in: no word about the engine, and the cause stands.
-                    _ => Outcome::Blocked { by: no_acknowledgement.to_owned() },
+                    _ => Outcome::Blocked { by: no_acknowledgement },
                 }
             }
             Ok(Err(_)) => Outcome::Failure { why: "the local write's task has ended".to_owned() },
@@ -330,19 +330,21 @@ enum Cause {
     /// Somebody holds a lock.
     Lock(&'static str),
     /// An acknowledgement is missing, for this write or for one before it.
-    Acknowledgement(&'static str),
+    Acknowledgement,
     /// Nothing that excuses the server; the state it shows.
     Server(String),
 }
 
 fn cause(sessions: &[Session], beginning: &str) -> Cause {
-    let waits = sessions.iter().find(|session| session.waits_for_ack());
+    let waits = sessions.iter().any(Session::waits_for_ack);
     let ours = sessions.iter().find(|session| session.statement.starts_with(beginning));
     let own_excuse = ours.filter(|session| !session.waits_for_ack()).and_then(|session| excuse(&session.state));
-    match (own_excuse, waits.and_then(|session| excuse(&session.state))) {
+    match (own_excuse, waits) {
         (Some(lock), _) => Cause::Lock(lock),
-        (None, Some(words)) => Cause::Acknowledgement(words),
-        (None, None) => Cause::Server(ours.map_or_else(|| "not in the process list".into(), |ours| ours.state.clone())),
+        (None, true) => Cause::Acknowledgement,
+        (None, false) => {
+            Cause::Server(ours.map_or_else(|| "not in the process list".into(), |ours| ours.state.clone()))
+        }
     }
 }
 
@@ -403,7 +405,7 @@ mod tests {
     fn a_commit_before_ours_that_waits_for_its_acknowledgement_explains_ours() {
         let all =
             [session("COMMIT", "Waiting for semi-sync ACK from replica"), session(OURS, "waiting for handler commit")];
-        assert!(matches!(cause(&all, OURS), Cause::Acknowledgement(_)));
+        assert!(matches!(cause(&all, OURS), Cause::Acknowledgement));
     }
 
     #[test]

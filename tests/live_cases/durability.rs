@@ -1,8 +1,9 @@
 //! The sync set, degrading and restoring. The agents alone switch semi-sync here.
 
+use mysql_async::prelude::Queryable;
 use serde_json::Value;
 
-use crate::scene::{LIMIT, Scene, at_rest, lossless};
+use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless, renewed};
 use crate::support::{ClusterOptions, Kind, next_heartbeat, run, wait_for};
 
 fn quick() -> ClusterOptions {
@@ -60,6 +61,48 @@ fn interleaving_16_blocks_without_degrading_and_goes_on_when_a_replica_is_back()
         let topology = scene.cluster.wait_for_topology("there is one", LIMIT, |_| true).await;
         assert!(!degraded(&topology), "{topology}");
         scene.cluster.start_mysqld("db2").await;
+        at_rest(&scene.cluster, "db1").await;
+        scene.end().await;
+    });
+}
+
+/// An account statement waits for its acknowledgement like a commit, with the server's lock on accounts in its hand: nobody can log
+/// in. The agent, whose role is active in its open sessions, takes that for what it is: commits that wait. They are let go by
+/// degrading; mysqld, epoch and every write stay.
+#[test]
+fn interleaving_16_an_account_statement_without_acknowledgement_is_no_silent_server() {
+    run("accounts_wait", async |stage| {
+        let scene = Scene::start(&stage, quick().set("*", "degrade.allow_times", 0)).await;
+        let before = epoch(&scene.cluster).await;
+        let db1 = scene.cluster.host("db1");
+        let mysqld = db1.pid(Kind::Mysqld);
+        let mut root = db1.hold("DO 1").await;
+        for replica in ["db2", "db3"] {
+            scene.cluster.host(replica).kill(Kind::Mysqld);
+        }
+        let statement = tokio::spawn(async move { root.query_drop("CREATE USER late").await });
+        wait_for("the agent names what waits", LIMIT, async || {
+            let agent = scene.cluster.tree.get("agents/db1").await?.ok_or("db1 has no agent")?;
+            let said = agent["detail"].as_str().unwrap_or_default();
+            if said.contains("lets nobody log in") { Ok(()) } else { Err(said.to_owned()) }
+        })
+        .await;
+        assert!(db1.connect(true).await.is_err(), "the server lets somebody in: this test shows nothing");
+        // For as long as a server that does not answer would have been given up many times.
+        renewed(&scene.cluster, 30).await;
+        assert!(!statement.is_finished());
+        db1.reload_with("degrade.allow_times", 5);
+        scene.cluster.wait_for_topology("degraded", LIMIT, degraded).await;
+        statement.await.expect("it does not panic").expect("the statement comes to its end");
+        writes_go_on(&scene).await;
+        assert_eq!(
+            (db1.pid(Kind::Mysqld), epoch(&scene.cluster).await),
+            (mysqld, before),
+            "nothing was restarted or moved"
+        );
+        for replica in ["db2", "db3"] {
+            scene.cluster.start_mysqld(replica).await;
+        }
         at_rest(&scene.cluster, "db1").await;
         scene.end().await;
     });
