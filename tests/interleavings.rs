@@ -180,9 +180,14 @@ const TABLE: &[Row] = &[
             ("tests/mysql_control/interleavings.rs", "a_replica_enabled_late_acknowledges_with_the_next_commit"),
             (
                 "tests/mysql_control/interleavings.rs",
+                "sessions_with_an_active_role_see_the_account_statement_that_waits",
+            ),
+            (
+                "tests/mysql_control/interleavings.rs",
                 "an_account_statement_that_waits_lets_nobody_in_until_mysqld_is_killed",
             ),
             ("tests/live_cases/durability.rs", "blocks_without_degrading_and_goes_on_when_a_replica_is_back"),
+            ("tests/live_cases/durability.rs", "an_account_statement_without_acknowledgement_is_no_silent_server"),
         ],
     ),
     (

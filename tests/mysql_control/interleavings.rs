@@ -207,15 +207,13 @@ async fn interleaving_16_a_replica_enabled_late_acknowledges_with_the_next_commi
     tokio::time::timeout(LONG, commit).await.expect("acknowledged with the marker").unwrap().unwrap();
 }
 
-/// An account statement that waits for its acknowledgement holds the lock that every login needs, the replica's too, and that most
-/// statements need: no acknowledgement can come any more. The probes see a server that has failed, and the ladder ends it.
-#[tokio::test]
-async fn interleaving_16_an_account_statement_that_waits_lets_nobody_in_until_mysqld_is_killed() {
-    let server = primary().await;
-    let mut prober = prober(&server);
+/// An account statement that waits for its acknowledgement holds the lock that every login needs, the replica's too: no
+/// acknowledgement can come any more. What the probes see of it then; the ladder ends it.
+async fn seen_while_an_account_statement_waits(server: &Server) -> Outcome {
+    let mut prober = prober(server);
     outcome(&mut prober, LONG).await;
-    let mut fence = fence_of(&server, true).await;
-    no_acknowledgement(&server).await;
+    let mut fence = fence_of(server, true).await;
+    no_acknowledgement(server).await;
     let root = server.root();
     let mut looks = Connection::open(&root, LONG).await.unwrap();
     let mut creates = Connection::open(&root, LONG).await.unwrap();
@@ -233,10 +231,36 @@ async fn interleaving_16_an_account_statement_that_waits_lets_nobody_in_until_my
         tokio::task::yield_now().await;
     }
     let shown = outcome(&mut prober, LIMIT).await;
-    assert!(matches!(shown, Outcome::Failure { .. }), "{shown:?}");
     let report = fence.climb(Duration::from_secs(2), || true).await;
     assert_eq!((&report.fenced, report.rung), (&Fenced::Dead, Some(Rung::KillProcess)), "{report:?}");
     assert!(account.await.unwrap().is_err() && login.await.unwrap().is_err(), "nobody was told that it is done");
+    shown
+}
+
+/// Sessions with an active role have their privileges with them.
+#[tokio::test]
+async fn interleaving_16_sessions_with_an_active_role_see_the_account_statement_that_waits() {
+    let shown = seen_while_an_account_statement_waits(&primary().await).await;
+    assert!(matches!(&shown, Outcome::Blocked { by } if by.contains("lets nobody log in")), "{shown:?}");
+}
+
+/// Others hang in most statements too: the probes see a server that has failed.
+#[tokio::test]
+async fn interleaving_16_an_account_statement_that_waits_lets_nobody_in_until_mysqld_is_killed() {
+    let server = primary().await;
+    let mut root = Connection::open(&server.root(), LONG).await.unwrap();
+    for sql in [
+        "SET sql_log_bin=0",
+        "GRANT RELOAD, PROCESS, REPLICATION CLIENT, REPLICATION SLAVE ON *.* TO agent",
+        "GRANT SYSTEM_VARIABLES_ADMIN, SESSION_VARIABLES_ADMIN, CONNECTION_ADMIN, SYSTEM_USER ON *.* TO agent",
+        "GRANT ALL ON mysql_ha.* TO agent",
+        "GRANT SELECT ON performance_schema.* TO agent",
+        "ALTER USER agent DEFAULT ROLE NONE",
+    ] {
+        root.run(sql, LONG).await.unwrap();
+    }
+    let shown = seen_while_an_account_statement_waits(&server).await;
+    assert!(matches!(shown, Outcome::Failure { .. }), "{shown:?}");
 }
 
 #[tokio::test]
