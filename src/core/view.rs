@@ -270,6 +270,16 @@ impl Server {
         }
     }
 
+    /// What an action of this kind came to that was asked for at `since`: when it succeeded, or how it failed. None: no answer is
+    /// noted, and it may have been dropped, since a busy lane takes none.
+    #[must_use]
+    pub fn came_of(&self, kind: MysqlKind, since: Moment) -> Option<Result<Moment, &Failure>> {
+        // A success clears the failure before it: where both are noted the failure came later.
+        let failed = self.failure.as_ref().filter(|failure| failure.kind == kind && failure.at >= since).map(Err);
+        let done = || self.done.filter(|(done, at)| *done == kind && *at >= since).map(|(_, at)| Ok(at));
+        failed.or_else(done)
+    }
+
     /// It has come back, or is given up.
     pub fn action_returns(&mut self, now: Moment) {
         if self.enabling == Enabling::UnderWay {

@@ -158,10 +158,7 @@ pub fn mark(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let new = able(case, durability).find(|name| memory.marked.get(*name) != Some(&Marker::Sent))?;
     let marker = memory.marked.entry(new.clone()).or_insert(Marker::Asked(case.now));
     let Marker::Asked(asked) = *marker else { return None };
-    let of = |kind, at| kind == MysqlKind::CommitMarker && at >= asked;
-    let server = &case.view.server;
-    let failed = server.failure.as_ref().is_some_and(|failure| of(failure.kind, failure.at));
-    if failed || server.done.is_some_and(|(kind, at)| of(kind, at)) {
+    if case.view.server.came_of(MysqlKind::CommitMarker, asked).is_some() {
         *marker = Marker::Sent;
         return None;
     }

@@ -153,16 +153,17 @@ pub fn prove_fenced(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return None;
     }
     let started = *race.proving.get_or_insert(case.now);
-    let server = &case.view.server;
-    let of = |kind, at| kind == MysqlKind::FenceRemote && at >= started;
-    let failure = server.failure.as_ref().filter(|failure| of(failure.kind, failure.at));
-    let done = server.done.filter(|(kind, at)| of(*kind, *at)).map(|(_, at)| at);
-    race.proven = done.is_some_and(|at| at >= started + OPEN_WITHIN) || (request.record.force && failure.is_some());
+    let came = case.view.server.came_of(MysqlKind::FenceRemote, started);
+    race.proven = match came {
+        Some(Ok(at)) => at >= started + OPEN_WITHIN,
+        Some(Err(_)) => request.record.force,
+        None => false,
+    };
     if race.proven {
         return None;
     }
-    let last = failure.map(|failure| failure.at).max(done);
-    let text = match failure {
+    let last = came.map(|came| came.unwrap_or_else(|failure| failure.at));
+    let text = match came.and_then(Result::err) {
         Some(failure) => format!(
             "{old} may take writes under a paused lease and cannot be made read-only over the network ({}): not promoted; \
              bring it back, or 'promote --allow-data-loss' if that host is certainly off",

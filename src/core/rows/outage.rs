@@ -14,6 +14,7 @@ use crate::core::memory::{Early, Memory};
 use crate::core::outcome::Outcome;
 use crate::core::reason::Reason;
 use crate::core::records::{Lease, Role};
+use crate::core::time::Moment;
 use crate::core::view::{IoThread, Seen, Session};
 
 /// ZooKeeper is back without our `master`, or with that of our last session: the primary of the present epoch that may still
@@ -64,11 +65,8 @@ pub fn close_first(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let member = case.topology()?.record.members.get(old)?;
     let race = enter(case, memory, cause)?;
     let asked = *race.closing.get_or_insert(case.now);
-    let of = |kind, at| kind == MysqlKind::FenceRemote && at >= asked;
-    let server = &case.view.server;
-    let answered = server.failure.as_ref().is_some_and(|failure| of(failure.kind, failure.at))
-        || server.done.is_some_and(|(kind, at)| of(kind, at));
-    // A busy lane drops an action: asked for until an answer is noted, or for as long as one may take.
+    let answered = case.view.server.came_of(MysqlKind::FenceRemote, asked).is_some();
+    // Asked for until an answer is noted, or for as long as one may take.
     if !receives || answered || case.now >= asked + CLOSE_FIRST * 3 / 2 {
         return None;
     }
@@ -113,8 +111,7 @@ pub fn freeze_blind(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 }
 
 fn early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
-    let lease = unrenewed(case, memory);
-    let Some(lease) = lease else {
+    let Some(lease) = unrenewed(case, memory) else {
         memory.early = None;
         return None;
     };
@@ -124,53 +121,99 @@ fn early(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if stopped && known.is_none_or(|early| !early.silent) {
         return None; // not by us
     }
+    let due = Early { lease: lease.version, asked: case.now, missed: 0, silent: false, blind: is_blind(case) };
+    memory.early = Some(Early { lease: lease.version, ..known.unwrap_or(due) });
     let name = &lease.record.name;
-    let blind = case.connected().is_none();
-    let due = Early { lease: lease.version, asked: case.now, missed: 0, silent: false, blind };
-    let early = memory.early.insert(Early { lease: lease.version, ..known.unwrap_or(due) });
-    let of = |kind, at| kind == MysqlKind::Reach && at >= early.asked;
-    let server = &case.view.server;
-    let failed = server.failure.as_ref().filter(|failure| of(failure.kind, failure.at)).map(|failure| failure.at);
-    let answered = server.done.filter(|(kind, at)| of(*kind, *at)).map(|(_, at)| at);
-    let grew = memory.growth.grew();
-    let still_writes = failed.is_some_and(|failed| grew.is_some_and(|grew| grew > failed));
-    let (silence, misses) = if blind { (2, 2) } else { (1, 1) };
-    let lately = grew.is_some_and(|grew| case.now.since(grew) < case.view.own.heartbeat_interval * silence);
-    if !early.silent && failed.is_some() && !lately && early.missed + 1 >= misses {
-        (early.silent, early.blind) = (true, blind);
-    }
-    if early.silent && blind && early.blind && stopped {
-        let due = failed.is_none_or(|at| case.now >= at + REACH_AGAIN);
-        if due && failed.is_some() {
-            early.asked = case.now;
+    match looked(case, memory)? {
+        Looked::Silent if !stopped => Some(frozen(name).mysql(MysqlAction::StopIo)),
+        Looked::Silent => silent(case, memory, name),
+        Looked::NotYet => Some(looks(name)),
+        Looked::Rests => None,
+        Looked::Again { missed } => {
+            let early = memory.early.as_mut()?;
+            (early.asked, early.missed) = (case.now, missed);
+            reach(case, name, looks(name))
         }
-        let address = case.topology()?.record.members.get(name)?.address.clone();
-        return match answered {
-            Some(_) => hears_again(case, memory),
-            None if due => Some(frozen(name).mysql(MysqlAction::Reach { address, limit: REACH })),
-            None => Some(frozen(name)),
-        };
+        Looked::AsksStill => reach(case, name, looks(name)),
     }
+}
+
+/// Without a session there is nobody to say that the lease is renewed after all.
+fn is_blind(case: &Case<'_>) -> bool {
+    case.connected().is_none()
+}
+
+/// What the looks at the holder's host have shown.
+enum Looked {
+    /// It answers nobody, and nothing comes from it: found out now or earlier.
+    Silent,
+    /// Nobody answered; until it is certain that nothing comes any more.
+    NotYet,
+    /// It answers, or what we receive still grows: looked at again after a while.
+    Rests,
+    /// The next look is due, after so many in a row that have found nobody.
+    Again {
+        /// How many.
+        missed: u32,
+    },
+    /// The present look has not come back, or was dropped.
+    AsksStill,
+}
+
+fn looked(case: &Case<'_>, memory: &mut Memory) -> Option<Looked> {
+    let grew = memory.growth.grew();
+    let early = memory.early.as_mut()?;
     if early.silent {
-        let outcome = frozen(name);
-        return Some(if stopped { outcome } else { outcome.mysql(MysqlAction::StopIo) });
+        return Some(Looked::Silent);
     }
-    let looked = answered.or(failed.filter(|_| still_writes));
-    if looked.is_some_and(|at| case.now < at + REACH_AGAIN) {
-        return None;
+    let (silence, misses) = if is_blind(case) { (2, 2) } else { (1, 1) };
+    let rests_until = |at: Moment, missed| {
+        if case.now < at + REACH_AGAIN { Looked::Rests } else { Looked::Again { missed } }
+    };
+    let failed = match case.view.server.came_of(MysqlKind::Reach, early.asked) {
+        None => return Some(Looked::AsksStill),
+        Some(Ok(at)) => return Some(rests_until(at, 0)),
+        Some(Err(failure)) => failure.at,
+    };
+    let lately = grew.is_some_and(|grew| case.now.since(grew) < case.view.own.heartbeat_interval * silence);
+    if !lately && early.missed + 1 >= misses {
+        (early.silent, early.blind) = (true, is_blind(case));
+        return Some(Looked::Silent);
     }
-    let text = format!("{name} does not renew its lease: looks whether its server answers");
-    let outcome = Outcome::wait(Role::Replica, Reason::Following, text).urgent();
-    let again = failed.is_some() && early.missed + 1 < misses;
-    if failed.is_some() && looked.is_none() && !again {
-        return Some(outcome); // until it is certain that nothing comes any more
+    Some(match grew.is_some_and(|grew| grew > failed) {
+        // It writes, so somebody is there, whatever became of our look.
+        true => rests_until(failed, 0),
+        false if early.missed + 1 < misses => Looked::Again { missed: early.missed + 1 },
+        false => Looked::NotYet,
+    })
+}
+
+/// Nothing is received any more. What began without a session, and is without one still, ends when that host answers again.
+fn silent(case: &Case<'_>, memory: &mut Memory, name: &str) -> Option<Outcome> {
+    let early = memory.early.as_mut()?;
+    if !is_blind(case) || !early.blind {
+        return Some(frozen(name));
     }
-    if looked.is_some() || again {
-        early.asked = case.now;
-        early.missed = if looked.is_some() { 0 } else { early.missed + 1 };
+    match case.view.server.came_of(MysqlKind::Reach, early.asked) {
+        Some(Ok(_)) => hears_again(case, memory),
+        Some(Err(failure)) if case.now < failure.at + REACH_AGAIN => Some(frozen(name)),
+        Some(Err(_)) => {
+            early.asked = case.now;
+            reach(case, name, frozen(name))
+        }
+        None => reach(case, name, frozen(name)),
     }
+}
+
+/// One more look at the host of this member.
+fn reach(case: &Case<'_>, name: &str, outcome: Outcome) -> Option<Outcome> {
     let address = case.topology()?.record.members.get(name)?.address.clone();
     Some(outcome.mysql(MysqlAction::Reach { address, limit: REACH }))
+}
+
+fn looks(name: &str) -> Outcome {
+    let text = format!("{name} does not renew its lease: looks whether its server answers");
+    Outcome::wait(Role::Replica, Reason::Following, text).urgent()
 }
 
 fn frozen(name: &str) -> Outcome {

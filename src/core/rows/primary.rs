@@ -261,10 +261,7 @@ fn fence_remote(old: &Member, limit: Duration) -> MysqlAction {
 
 /// How the last remote fence since `asked` came out: whether that server is proven read-only.
 fn remote_fence(case: &Case<'_>, asked: Moment) -> Option<bool> {
-    let of = |kind, at| kind == MysqlKind::FenceRemote && at >= asked;
-    let server = &case.view.server;
-    let failed = server.failure.as_ref().is_some_and(|failure| of(failure.kind, failure.at));
-    if failed { Some(false) } else { server.done.is_some_and(|(kind, at)| of(kind, at)).then_some(true) }
+    case.view.server.came_of(MysqlKind::FenceRemote, asked).map(|came| came.is_ok())
 }
 
 /// The old primary whose agent was lost, as long as nobody says that its server is read-only: neither its agent, come back,

@@ -47,9 +47,7 @@ pub fn withdraw(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 /// After a planned switch, on the old primary: asked for until it has been done or has failed, as a busy lane drops it.
 fn end_clients(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let asked = memory.clients_to_end.filter(|_| case.healthy())?;
-    let ended = |kind, at| kind == MysqlKind::EndClientConnections && at >= asked;
-    let done = case.view.server.done.is_some_and(|(kind, at)| ended(kind, at));
-    if done || case.view.server.failure.as_ref().is_some_and(|failure| ended(failure.kind, failure.at)) {
+    if case.view.server.came_of(MysqlKind::EndClientConnections, asked).is_some() {
         memory.clients_to_end = None;
         return None;
     }
@@ -326,9 +324,7 @@ fn other_account(case: &Case<'_>, memory: &mut Memory, primary: &Master) -> Opti
 /// read-only need not be done after it.
 fn named_by_a_switch(case: &Case<'_>) -> bool {
     let Some(request) = case.view.ensemble.switchover.here() else { return false };
-    let since = |kind, at| kind == MysqlKind::FlushBinaryLog && at >= request.first_seen;
-    let prepared = case.view.server.done.is_some_and(|(kind, at)| since(kind, at))
-        || case.view.server.failure.as_ref().is_some_and(|failure| since(failure.kind, failure.at));
+    let prepared = case.view.server.came_of(MysqlKind::FlushBinaryLog, request.first_seen).is_some();
     request.record.progress == Progress::Requested && request.record.to == case.me() && !prepared
 }
 
