@@ -90,7 +90,7 @@ pub static TABLE: &[Row] = &[
     row("R8", "no primary: vote", race::vote),
     row("R9", "no primary, another leads: wait, and apply what was received", race::another_leads),
     row("R10", "leads: wait for enough votes", race::quorum),
-    row("R11", "leads with a broken applier or out of time: give way", race::give_way),
+    row("R11", "leads with a broken applier, out of time, or without what cannot be fetched: give way", race::give_way),
     row("R12", "leads: apply what was received", race::catch_up),
     row("R13", "leads: fetch what another has received more", race::fetch),
     row("R14", "leads with everything: claim", race::win),

@@ -204,7 +204,9 @@ impl Run<'_> {
             let name = &host.name;
             let agent = tree.get(&format!("agents/{name}")).await?.ok_or_else(|| format!("{name}: no agent"))?;
             let (reason, detail) = (&agent["reason"], &agent["detail"]);
-            if *reason == "diverged" && *name != primary {
+            // Transactions of its own; or the host that it was being copied from was struck meanwhile, and it has nothing.
+            let words = detail.as_str().unwrap_or_default();
+            if (*reason == "diverged" || words.contains("copy that was not completed")) && *name != primary {
                 self.struck.without_agent(host, self.cluster.rebuild(name, &primary)).await?;
                 self.tell(format!("  {name} was rebuilt from {primary}: {detail}"));
                 self.figures.rebuilt += 1;

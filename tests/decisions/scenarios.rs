@@ -767,6 +767,27 @@ fn race(case: Add<'_>) {
             w.channel().sql_error = "duplicate key".into();
         }),
     );
+    let unfetched = |world: World| {
+        world.with(|w| {
+            w.step();
+            let why = "the source purged required binary logs".to_owned();
+            w.view.server.failure = Some(Failure { kind: MysqlKind::Fetch, why, at: NOW });
+        })
+    };
+    case(
+        "R11",
+        "fetching",
+        "Withdraw",
+        "what another has more cannot be fetched: who has everything takes over",
+        unfetched(vacant().lock(1, "db2", 9).lock(2, "db3", 11)),
+    );
+    case(
+        "R13",
+        "fetching",
+        "Fetch",
+        "the same, and who has everything must not be promoted",
+        unfetched(vacant().lock(1, "db2", 9).lock(2, "db3", 11).with(|w| w.vote(2).priority = 0)),
+    );
     case(
         "R12",
         "catching_up",
@@ -862,6 +883,23 @@ fn followers(case: Add<'_>) {
             w.channel().io_error = "Error connecting to source: Access denied for user 'repl'@'db2'".into();
         })
     };
+    let purged = || {
+        replica().with(|w| {
+            w.channel().io = IoThread::No;
+            w.channel().io_error =
+                "Got fatal error 1236 from source when reading data from binary log: 'Cannot replicate because \
+                                    the source purged required binary logs."
+                    .into();
+        })
+    };
+    case(
+        "F6",
+        "replication_broken",
+        "Follow",
+        "the primary has purged what it lacks: looks again now and then",
+        purged(),
+    );
+    case("F6", "replication_broken", "", "it has just looked", purged().with(|w| drop(w.step())));
     case("F6", "replication_broken", "Follow", "not let in: tries the file's password", refused());
     case("F6", "replication_broken", "", "tried it a moment ago", refused().with(|w| drop(w.step())));
     case(

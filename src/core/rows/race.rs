@@ -8,7 +8,7 @@ use super::incident;
 use super::operator;
 use super::primary::claim_lease;
 use super::replica;
-use crate::core::action::{Action, MysqlAction, Op, Path, Purpose, Record};
+use crate::core::action::{Action, MysqlAction, MysqlKind, Op, Path, Purpose, Record};
 use crate::core::case::Case;
 use crate::core::changes;
 use crate::core::consent;
@@ -485,16 +485,16 @@ pub fn give_way(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let cause = vacancy(case, memory)?;
     let race = enter(case, memory, cause)?;
     let facts = case.facts()?;
-    let channel = facts.channel.as_ref()?;
+    let (counted, _) = counted(case)?;
     if facts.executed.contains(&facts.received()) {
-        return None;
+        return cannot_fetch(case, race, &counted);
     }
+    let channel = facts.channel.as_ref()?;
     let broken = !channel.sql_running && !channel.sql_error.is_empty();
     let spent = race.led.is_some_and(|led| case.now.since(led) > case.view.own.catch_up_timeout);
     if !broken && !spent {
         return None;
     }
-    let (counted, _) = counted(case)?;
     let another = counted.iter().any(|(_, lock)| lock.record.name != case.me() && lock.record.priority > 0);
     let (reason, why) = if broken {
         (Reason::ApplierBroken, format!("its applier has stopped: {}", channel.sql_error))
@@ -503,13 +503,34 @@ pub fn give_way(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     };
     if another && !race.requeued {
         race.requeued = true;
-        race.led = None;
-        let ops = case.own_locks().map(|(sequence, lock)| Op::Delete(Path::Lock(sequence), lock.version)).collect();
-        let text = format!("{why}: goes to the end of the queue");
-        return Some(Outcome::wait(Role::Replica, reason, text).write(Purpose::Withdraw, ops).urgent());
+        return Some(to_the_end(case, race, reason, &why));
     }
     // Out of time with nobody better: it goes on without a limit and says so. A broken applier cannot.
     broken.then(|| Outcome::wait(Role::Replica, reason, format!("{why}; no other candidate can take over")).urgent())
+}
+
+/// What another has received more cannot be had from it: as a rule its binary logs of that time are gone, since it was cloned or has
+/// purged them, and trying again helps nobody (found by chaos on real servers: a replica whose clone had failed half way led with
+/// nothing at all, and for ever). Who has everything itself takes over. Each such step brings it nearer to the head
+/// of the queue; where nobody has everything, or who has must not be promoted, fetching goes on.
+fn cannot_fetch(case: &Case<'_>, race: &mut Race, counted: &[Lock<'_>]) -> Option<Outcome> {
+    let all = election::received(counted);
+    if case.facts()?.received().contains(&all) {
+        return None;
+    }
+    let failure = case.view.server.came_of(MysqlKind::Fetch, race.led?)?.err()?;
+    let whole = |lock: &&Lock<'_>| lock.1.record.priority > 0 && lock.1.record.received.contains(&all);
+    let (_, other) = counted.iter().find(whole)?;
+    let why = format!("what {} has received more cannot be fetched: {}", other.record.name, failure.why);
+    Some(to_the_end(case, race, Reason::Fetching, &why))
+}
+
+/// Withdraws; the next vote of this server comes after all others.
+fn to_the_end(case: &Case<'_>, race: &mut Race, reason: Reason, why: &str) -> Outcome {
+    race.led = None;
+    let ops = case.own_locks().map(|(sequence, lock)| Op::Delete(Path::Lock(sequence), lock.version)).collect();
+    let text = format!("{why}: goes to the end of the queue");
+    Outcome::wait(Role::Replica, reason, text).write(Purpose::Withdraw, ops).urgent()
 }
 
 /// Applies what it has received: also before anything is fetched, since re-pointing must not put relay logs at risk.

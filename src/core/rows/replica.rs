@@ -222,7 +222,7 @@ fn wants_follow(facts: &ServerFacts, memory: &Memory, primary: &Master) -> bool 
     });
     // Both threads stopped without an error in a life in which they had run: an operator's STOP REPLICA.
     let by_hand = both_stopped && same_life && channel.io_error.is_empty() && channel.sql_error.is_empty();
-    let broken = !channel.sql_error.is_empty();
+    let broken = !channel.sql_error.is_empty() || is_purged(channel);
     channel.io == IoThread::No && !by_hand && !broken
 }
 
@@ -240,10 +240,15 @@ pub fn broken(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         );
     }
     let rested = last_attempt_age(case, memory, primary).is_none_or(|age| age > REFUSED_AGAIN);
-    if channel.sql_running && is_refused(channel) && rested {
+    if channel.sql_running && (is_refused(channel) || is_purged(channel)) && rested {
         return Some(follow(case, memory, primary, Reason::ReplicationBroken, text));
     }
     Some(Outcome::wait(Role::Replica, Reason::ReplicationBroken, text))
+}
+
+/// The primary has no binary logs any more of what this server lacks (error 1236, in the words of 8.0 and later).
+fn is_purged(channel: &Channel) -> bool {
+    channel.io == IoThread::No && channel.io_error.contains("error 1236") && channel.io_error.contains("purged")
 }
 
 /// The primary refuses the replication account (error 1045, in the server's own words).
@@ -257,6 +262,13 @@ fn what_is_broken(channel: &Channel) -> Option<String> {
     }
     if !channel.sql_running {
         return Some("replication was stopped by hand: START REPLICA lets it go on".to_owned());
+    }
+    if is_purged(channel) {
+        return Some(format!(
+            "lacks transactions that the primary has no binary logs of any more (as after a copy that was not completed): rebuild it \
+             from a backup or a clone of the primary; {}",
+            channel.io_error
+        ));
     }
     if channel.io == IoThread::Connecting && !channel.io_error.is_empty() {
         let mend = if is_refused(channel) {
