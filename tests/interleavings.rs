@@ -92,6 +92,8 @@ const TABLE: &[Row] = &[
         7,
         "received shrinks",
         &[
+            ("src/core/holdings.rs", "who_holds_less_than_before_lives_anew"),
+            ("tests/live_cases/replicas.rs", "a_replica_whose_copy_was_broken_off_leads_nobody_astray"),
             ("tests/exhaustive/each_rule.rs", "received_shrinks"),
             ("tests/exhaustive/each_rule.rs", "a_vote_from_another_life"),
             ("tests/exhaustive/each_rule.rs", "counted_on_again_too_early"),

@@ -43,6 +43,17 @@ pub async fn watch_fence_marker(state_dir: PathBuf, server: ServerCell) {
     }
 }
 
+/// How often it is noted what the server holds: what a predecessor that was killed has not noted is not missed.
+const HOLDINGS: Duration = Duration::from_secs(10);
+
+/// Notes now and then what the server holds.
+pub async fn keep_holdings(server: ServerCell) {
+    loop {
+        sleep(HOLDINGS).await;
+        server.note_holdings();
+    }
+}
+
 /// The epoch as an earlier process noted it. In another boot its moment means nothing: then it counts as seen `now`, which
 /// is later.
 #[must_use]

@@ -36,6 +36,12 @@ impl Note {
         Self { path: state_dir.join("epoch") }
     }
 
+    /// What the server has shown to hold ([`crate::core::holdings`]).
+    #[must_use]
+    pub fn of_holdings(state_dir: &Path) -> Self {
+        Self { path: state_dir.join("holdings") }
+    }
+
     /// What was noted.
     #[must_use]
     pub fn read(&self) -> Option<String> {
@@ -53,7 +59,7 @@ impl Note {
             }),
         };
         if let Err(error) = result {
-            tracing::warn!(path = %self.path.display(), %error, "cannot be noted; after a restart of this agent a read-only primary may count as set by hand, and failover.cooldown counts anew");
+            tracing::warn!(path = %self.path.display(), %error, "cannot be noted; after a restart of this agent a read-only primary may count as set by hand, failover.cooldown counts anew, and data that is replaced may not be noticed");
         }
     }
 }

@@ -8,12 +8,12 @@ use tracing::{error, info, warn};
 
 use super::acquaint::acquaint;
 use super::fencer::{Fencer, on_panic};
-use super::kept::{opened_epoch, watch_fence_marker};
+use super::kept::{keep_holdings, opened_epoch, watch_fence_marker};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::note::{self, Note};
 use super::reload::reloads;
 use super::renewal::{Renewals, look_for_guard, mirror};
-use super::shared::{Busy, Deadline, GuardsFile, ServerCell, Shared, now};
+use super::shared::{Busy, Deadline, GuardsFile, Notes, ServerCell, Shared, now};
 use super::turn::Turn;
 use super::watcher::{self, Hands, Watcher};
 use crate::cli::exit::Exit;
@@ -21,6 +21,7 @@ use crate::config::sections::{Endpoint, Readers};
 use crate::config::{Config, HostPort};
 use crate::core::degrade::Policy;
 use crate::core::gtid::GtidSet;
+use crate::core::holdings::Holdings;
 use crate::core::memory::Memory;
 use crate::core::records::{Mode, Role};
 use crate::core::view::{Held, Own};
@@ -218,7 +219,10 @@ impl Start {
         let noted = fence_note.read();
         // An observer leaves nothing behind that a later life in another mode would go by.
         let notes_it = own_receiver.borrow().mode != Mode::Observe;
-        let server = ServerCell::new(noted.as_deref(), notes_it.then(|| note::keep(fence_note)));
+        let holdings_note = Note::of_holdings(&config.state_dir);
+        let holdings = holdings_note.read().map(|text| Holdings::of(&text)).unwrap_or_default();
+        let notes = || Notes { fence: note::keep(fence_note), holdings: note::keep(holdings_note) };
+        let server = ServerCell::new(noted.as_deref(), holdings, notes_it.then(notes));
         let marker = fence_marker(&config.state_dir);
         // Before any task runs: a restarted agent must not open what was fenced by hand.
         let fenced_by_hand = marker.try_exists().unwrap_or_else(|error| {
@@ -226,6 +230,7 @@ impl Start {
             false
         });
         server.change(|server| server.fenced_by_hand = fenced_by_hand);
+        tokio::spawn(keep_holdings(server.clone()));
         tokio::spawn(watch_fence_marker(config.state_dir.clone(), server.clone()));
         let guard_path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
         let boot_id = own_receiver.borrow().boot_id.clone();

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{Mutex, Notify, watch};
+use tracing::warn;
 
 use super::note::Kept;
 use crate::core::fenced::{Told, Word};
 use crate::core::gtid::GtidSet;
+use crate::core::holdings::Holdings;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
 use crate::core::time::Moment;
@@ -29,20 +31,29 @@ fn noted(server: &Server) -> Option<&'static str> {
 #[derive(Debug, Clone)]
 pub struct ServerCell {
     sender: Arc<watch::Sender<Server>>,
-    /// Keeps [`Server::fenced`], or that one has begun, over a restart.
-    note: Option<Kept>,
+    notes: Option<Notes>,
+}
+
+/// What of it outlives a restart.
+#[derive(Debug, Clone)]
+pub struct Notes {
+    /// [`Server::fenced`], or that a fence has begun.
+    pub fence: Kept,
+    /// [`Server::holdings`].
+    pub holdings: Kept,
 }
 
 impl ServerCell {
-    /// Nothing seen yet, but what a predecessor noted: that it had fenced the server, or was about to. `note`: where that is kept.
+    /// Nothing seen yet, but what a predecessor noted: that it had fenced the server, or was about to, and what that held. `notes`:
+    /// where this is kept.
     #[must_use]
-    pub fn new(noted: Option<&str>, note: Option<Kept>) -> Self {
-        let mut server = Server::default();
+    pub fn new(noted: Option<&str>, holdings: Holdings, notes: Option<Notes>) -> Self {
+        let mut server = Server { holdings, ..Server::default() };
         match noted {
             Some(BEGUN) => server.fence_begins(now()),
             noted => server.fenced = noted.map(Reason::from_code),
         }
-        Self { sender: Arc::new(watch::Sender::new(server)), note }
+        Self { sender: Arc::new(watch::Sender::new(server)), notes }
     }
 
     /// A copy of what is known now.
@@ -75,10 +86,20 @@ impl ServerCell {
         self.sender.subscribe()
     }
 
-    /// Waits until the note of the last fence is on the disk, or the disk hangs: for whoever is about to end the process.
+    /// Notes what the server has shown to hold.
+    pub fn note_holdings(&self) {
+        if let Some(notes) = &self.notes {
+            let text = self.sender.borrow().holdings.text();
+            notes.holdings.set(text.as_deref());
+        }
+    }
+
+    /// Waits until the notes are on the disk, or the disk hangs: for whoever is about to end the process.
     pub async fn settle(&self) {
-        if let Some(note) = &self.note {
-            note.settle().await;
+        self.note_holdings();
+        if let Some(notes) = &self.notes {
+            notes.fence.settle().await;
+            notes.holdings.settle().await;
         }
     }
 
@@ -88,8 +109,19 @@ impl ServerCell {
             let before = server.clone();
             edit(server);
             // In here, so that the note is handed over in the order of the changes (interleaving 11 of `core::fenced`).
-            if let Some(note) = self.note.as_ref().filter(|_| noted(server) != noted(&before)) {
-                note.set(noted(server));
+            if let Some(notes) = self.notes.as_ref().filter(|_| noted(server) != noted(&before)) {
+                notes.fence.set(noted(server));
+            }
+            // At once: the next process must not count this life as the one before.
+            if server.holdings.losses() != before.holdings.losses() {
+                warn!(
+                    event = "data_replaced",
+                    "the server holds less than it has shown before (a clone, an older backup, a reset?): its vote counts again once \
+                     it has caught up with the primary"
+                );
+                if let Some(notes) = &self.notes {
+                    notes.holdings.set(server.holdings.text().as_deref());
+                }
             }
             *server != before
         });

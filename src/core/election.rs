@@ -107,7 +107,7 @@ fn not_counted(counted: &[Lock<'_>], durability: &Durability, last_writer: Optio
         _ => "at the last".to_owned(),
     };
     Some(format!(
-        "; not counted: {} (its host was restarted, and it may have lost what it had acknowledged): {helps}, 'promote NAME \
+        "; not counted: {} (its host was restarted or its data was replaced, and it may have lost what it had acknowledged): {helps}, 'promote NAME \
          --allow-data-loss'",
         all.join(", ")
     ))

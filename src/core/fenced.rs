@@ -89,6 +89,7 @@ impl Server {
         if self.facts.as_ref().is_some_and(|(_, at)| *at >= asked) {
             return; // interleaving 7
         }
+        self.holdings.take(&mut facts, asked, now);
         if facts.super_read_only {
             if self.fenced.is_none() {
                 match word.map_or(Meaning::Nothing, |word| word.means(self.lifted, now)) {

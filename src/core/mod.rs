@@ -17,6 +17,7 @@ pub mod fencing;
 pub mod gtid;
 pub mod guard;
 pub mod health;
+pub mod holdings;
 pub mod memory;
 pub mod observe;
 pub mod outcome;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::action::{MysqlAction, MysqlKind};
 use super::degrade::Policy;
 use super::gtid::GtidSet;
+use super::holdings::Holdings;
 use super::reason::Reason;
 use super::records::{
     AgentRecord, DurabilityMode, Lease, Master, Mode, Pause, SwitchoverRequest, Terms, Topology, Vote,
@@ -200,6 +201,8 @@ pub struct Server {
     pub process: Process,
     /// The last complete reading, and when it was asked for.
     pub facts: Option<(ServerFacts, Moment)>,
+    /// All that it has shown to hold.
+    pub holdings: Holdings,
     /// What the last `Follow` found that the primary does not have.
     pub errant: GtidSet,
     /// A server this agent cannot manage, in words (MariaDB, Group Replication, `gtid_mode` not ON).

@@ -1,7 +1,7 @@
 //! Replicas that are behind, broken or gone when the primary is lost.
 
 use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless, says};
-use crate::support::{Cluster, Kind, run};
+use crate::support::{Cluster, Kind, run, wait_for};
 
 /// A replica that stopped long ago is not promoted, although it is the last one alive; `status` says why. Once one that
 /// holds what was acknowledged since is back, the cluster goes on.
@@ -111,6 +111,53 @@ fn a_replica_whose_applier_is_broken_is_not_promoted() {
         cluster.host("db1").kill(Kind::Mysqld);
         drop(paused);
         assert_eq!(scene.failed_over_from("db1").await, "db3");
+        scene.end().await;
+    });
+}
+
+/// A replica is emptied by a copy that was broken off, and the servers that have everything have no binary logs of the past any more,
+/// since they were cloned themselves. It says that it has to be rebuilt, its vote does not count, and when it leads the race
+/// nevertheless it gives way to who has everything (found by chaos).
+#[test]
+fn interleaving_07_a_replica_whose_copy_was_broken_off_leads_nobody_astray() {
+    run("broken_copy", async |stage| {
+        let scene = Scene::start(&stage, lossless()).await;
+        let cluster = &scene.cluster;
+        let db2 = cluster.host("db2");
+        let stopped = db2.stop(Kind::Agent).await;
+        assert!(stopped.success(), "{stopped}");
+        db2.execute(&["STOP REPLICA", "RESET REPLICA ALL", "RESET BINARY LOGS AND GTIDS"]).await;
+        for host in ["db1", "db3"] {
+            let purge = "PURGE BINARY LOGS BEFORE NOW() + INTERVAL 1 DAY";
+            cluster.host(host).execute(&["FLUSH BINARY LOGS", purge]).await;
+        }
+        db2.start(Kind::Agent);
+        says(cluster, "db2", "replication_broken").await;
+        let agent = cluster.tree.get("agents/db2").await.expect("ZooKeeper answers").expect("its agent is there");
+        assert!(agent["detail"].to_string().contains("rebuild it"), "{agent}");
+        let life = agent["server"]["incarnation"].as_str().unwrap_or_default();
+        assert!(life.ends_with("+1"), "its data was replaced, and it passes for the same life: {life}");
+        // Its lock is the lowest.
+        cluster.host("db3").pause(Kind::Agent);
+        cluster.host("db1").kill(Kind::Mysqld);
+        wait_for("db2 leads the race", LIMIT, async || {
+            let agent = cluster.tree.get("agents/db2").await?.ok_or("db2 has no agent")?;
+            if agent["reason"] == "no_quorum" { Ok(()) } else { Err(agent.to_string()) }
+        })
+        .await;
+        cluster.host("db3").resume(Kind::Agent);
+        assert_eq!(scene.failed_over_from("db1").await, "db3");
+        cluster.start_mysqld("db1").await;
+        cluster.takes_back("db1", "db3", LIMIT).await;
+        assert!(db2.stop(Kind::Agent).await.success());
+        cluster.rebuild("db2", "db3").await.expect("it is copied");
+        wait_for("mysqld of db2 has ended after the copy", LIMIT, async || {
+            if db2.is_running(Kind::Mysqld) { Err("it runs".to_owned()) } else { Ok(()) }
+        })
+        .await;
+        cluster.start_mysqld("db2").await;
+        db2.start(Kind::Agent);
+        at_rest(cluster, "db3").await;
         scene.end().await;
     });
 }

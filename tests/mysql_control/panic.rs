@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicU64;
 use mysql_ha_agent::agent::fencer::{Fencer, on_panic};
 use mysql_ha_agent::agent::note::{self, Note};
 use mysql_ha_agent::agent::run::own;
-use mysql_ha_agent::agent::shared::{Deadline, GuardsFile, ServerCell, Shared};
+use mysql_ha_agent::agent::shared::{Deadline, GuardsFile, Notes, ServerCell, Shared};
 use mysql_ha_agent::config;
 use mysql_ha_agent::core::gtid::GtidSet;
+use mysql_ha_agent::core::holdings::Holdings;
 use mysql_ha_agent::host::process::Mysqld;
 use mysql_ha_agent::mysql::fence::Fence;
 use tokio::sync::{mpsc, watch};
@@ -35,7 +36,11 @@ async fn a_panic_in_another_thread_makes_the_server_read_only() {
     let (_own, own) = watch::channel(Arc::new(own(&config, "instance", true).unwrap()));
     let (_decision, decision) = watch::channel(None);
     let (_watermark, watermark) = watch::channel(GtidSet::new());
-    let cell = ServerCell::new(None, Some(note::keep(Note::of_fence(folder.path()))));
+    let notes = Notes {
+        fence: note::keep(Note::of_fence(folder.path())),
+        holdings: note::keep(Note::of_holdings(folder.path())),
+    };
+    let cell = ServerCell::new(None, Holdings::default(), Some(notes));
     let guard = GuardsFile::new(folder.path().join("none"), "boot");
     let shared = Shared { own, server: cell, decision, watermark, guard };
     let mysqld = Arc::new(Mysqld::behind(&server.socket()).unwrap());

@@ -108,6 +108,10 @@ impl World {
                     return Done::Yes;
                 }
                 let source = host_of(from);
+                if self.purged == Some(source) {
+                    self.stop_io(i);
+                    return Done::Failed("the source has purged it".into());
+                }
                 if !self.servers[i].channel.as_ref().is_some_and(|channel| channel.source == source && channel.io) {
                     // The agents' own account where ours is locked.
                     let own = self.servers[i].user.clone();

@@ -58,6 +58,8 @@ pub(crate) struct World {
     pub(crate) power: Option<Power>,
     /// Nothing goes wrong but outages of the whole ensemble.
     pub(crate) calm: bool,
+    /// Nothing can be fetched from this server.
+    pub(crate) purged: Option<usize>,
     pub(crate) servers: Vec<Mysqld>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) agents: Vec<Agent>,
@@ -81,6 +83,13 @@ pub(crate) struct World {
     pub(crate) promotions: u64,
 }
 
+/// In every fourth world one server gives nobody what it has: as if it had been cloned, its binary logs begin now.
+fn purged(seed: u64, hosts: usize) -> Option<usize> {
+    let mut chance = Chance::new(seed ^ 0x0BAD_109_C0DE);
+    let host = usize::try_from(chance.between(0, u64::try_from(hosts).unwrap())).unwrap();
+    chance.percent(25).then_some(host)
+}
+
 impl World {
     pub(crate) fn new(seed: u64, story: Story) -> Self {
         let mut chance = Chance::new(seed);
@@ -101,6 +110,7 @@ impl World {
             zk: Zookeeper::default(),
             outages: Outages::new(seed, story == Story::Calm, plan.hosts),
             rooms: Rooms::new(seed, story == Story::Rooms),
+            purged: purged(seed, plan.hosts),
             power: (story == Story::Power).then(|| Power::new(seed)),
             calm: story == Story::Calm,
             servers: ids.clone().map(|id| Mysqld::new(id, plan.acknowledgements(), plan.account(id))).collect(),

@@ -511,17 +511,21 @@ pub fn give_way(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
 
 /// What another has received more cannot be had from it: as a rule its binary logs of that time are gone, since it was cloned or has
 /// purged them, and trying again helps nobody (found by chaos on real servers: a replica whose clone had failed half way led with
-/// nothing at all, and for ever). Who has everything itself takes over. Each such step brings it nearer to the head
-/// of the queue; where nobody has everything, or who has must not be promoted, fetching goes on.
+/// nothing at all, and for ever). Who has everything itself takes over: each such step brings it nearer to the head of the queue.
+/// Where nobody has everything the others may try, once; then fetching goes on.
 fn cannot_fetch(case: &Case<'_>, race: &mut Race, counted: &[Lock<'_>]) -> Option<Outcome> {
     let all = election::received(counted);
     if case.facts()?.received().contains(&all) {
         return None;
     }
     let failure = case.view.server.came_of(MysqlKind::Fetch, race.led?)?.err()?;
-    let whole = |lock: &&Lock<'_>| lock.1.record.priority > 0 && lock.1.record.received.contains(&all);
-    let (_, other) = counted.iter().find(whole)?;
-    let why = format!("what {} has received more cannot be fetched: {}", other.record.name, failure.why);
+    let mut others = counted.iter().filter(|(_, lock)| lock.record.name != case.me() && lock.record.priority > 0);
+    let whole = others.clone().any(|(_, lock)| lock.record.received.contains(&all));
+    if !whole && (race.requeued || others.next().is_none()) {
+        return None;
+    }
+    race.requeued |= !whole;
+    let why = format!("what another has received more cannot be fetched: {}", failure.why);
     Some(to_the_end(case, race, Reason::Fetching, &why))
 }
 
