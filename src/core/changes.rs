@@ -237,8 +237,11 @@ pub fn members_changed(topology: &Topology, case: &Case<'_>, elsewhere: bool) ->
                 // Nobody switches an observed server on: it counts where its operator has.
                 if agent.mode == Mode::Observe { acknowledges == Some(true) } else { acknowledges.is_some() }
             });
+            // Who receives nothing (what it lacks is purged here) acknowledges nothing, and its vote would be waited for.
+            let receives = case.agent(name).is_some_and(receives);
             let left_out = elsewhere && case.in_our_room(name);
-            let joins = member.state == MemberState::Read && knows && !left_out && !durability.sync.contains(name);
+            let wanted = knows && receives && !left_out;
+            let joins = member.state == MemberState::Read && wanted && !durability.sync.contains(name);
             (name != case.me() && joins).then(|| name.clone())
         };
         let joining: Vec<String> = next.members.iter().filter_map(joins).collect();
@@ -284,6 +287,12 @@ pub fn follows(agent: &AgentRecord, primary_uuid: &str) -> bool {
                 .as_ref()
                 .is_some_and(|source| source.server_uuid.as_deref() == Some(primary_uuid) && source.sql_running)
     })
+}
+
+/// Whether its IO thread runs.
+#[must_use]
+pub fn receives(agent: &AgentRecord) -> bool {
+    agent.server.as_ref().and_then(|server| server.source.as_ref()).is_some_and(|source| source.io_running)
 }
 
 fn replica_member(agent: &AgentRecord, primary_uuid: &str) -> Option<Member> {

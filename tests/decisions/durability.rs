@@ -248,6 +248,17 @@ fn sync_set(case: Add<'_>) {
     });
     let retiring = |world: World| world.with(|w| w.topology().durability.retiring = vec!["db3".into()]);
     case("D3", "primary", "Members", "a retiring member follows again", retiring(primary()));
+    let receives_nothing = |w: &mut World| w.agent("db3").source.as_mut().unwrap().io_running = false;
+    case(
+        "P11",
+        "primary",
+        "",
+        "it follows and receives nothing: stays retiring",
+        retiring(primary()).with(receives_nothing),
+    );
+    case("P11", "primary", "", "it follows and receives nothing: does not join", {
+        primary().with(receives_nothing).with(|w| w.topology().durability.forget("db3"))
+    });
     let confirmed = |after: u64| {
         retiring(failing(primary())).with(|w| {
             w.agent("db3").acknowledges = Some(false);

@@ -1,5 +1,7 @@
 //! Replicas that are behind, broken or gone when the primary is lost.
 
+use serde_json::json;
+
 use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless, says};
 use crate::support::{Cluster, Kind, run, wait_for};
 
@@ -116,8 +118,8 @@ fn a_replica_whose_applier_is_broken_is_not_promoted() {
 }
 
 /// A replica is emptied by a copy that was broken off, and the servers that have everything have no binary logs of the past any more,
-/// since they were cloned themselves. It says that it has to be rebuilt, its vote does not count, and when it leads the race
-/// nevertheless it gives way to who has everything (found by chaos).
+/// since they were cloned themselves. It says that it has to be rebuilt, it lives anew, it leaves the sync set, and when it leads the
+/// race nevertheless it gives way to who has everything (found by chaos).
 #[test]
 fn interleaving_07_a_replica_whose_copy_was_broken_off_leads_nobody_astray() {
     run("broken_copy", async |stage| {
@@ -137,6 +139,9 @@ fn interleaving_07_a_replica_whose_copy_was_broken_off_leads_nobody_astray() {
         assert!(agent["detail"].to_string().contains("rebuild it"), "{agent}");
         let life = agent["server"]["incarnation"].as_str().unwrap_or_default();
         assert!(life.ends_with("+1"), "its data was replaced, and it passes for the same life: {life}");
+        cluster
+            .wait_for_topology("db2 has left the sync set", LIMIT, |t| t["durability"]["sync"] == json!(["db3"]))
+            .await;
         // Its lock is the lowest.
         cluster.host("db3").pause(Kind::Agent);
         cluster.host("db1").kill(Kind::Mysqld);
