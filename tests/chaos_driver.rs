@@ -7,6 +7,7 @@
 mod chaos_driver {
     #[path = "../simulation/chance.rs"]
     pub(crate) mod chance;
+    pub(crate) mod ensemble;
     #[path = "../demo_driver/interrupt.rs"]
     pub(crate) mod interrupt;
     pub(crate) mod plan;

@@ -29,6 +29,8 @@ pub(crate) struct Figures {
     pub(crate) unguarded: Duration,
     /// Servers that came back with transactions of their own and were rebuilt.
     pub(crate) rebuilt: u32,
+    /// How often the ensemble stood still with all its members up, and its leader was restarted.
+    pub(crate) stood_still: u32,
     /// Rounds that did not heal.
     pub(crate) unhealed: u32,
     /// The longest healing after the last fault of a round had ended.
@@ -50,7 +52,7 @@ impl fmt::Display for Figures {
             out,
             "{} rounds, {} faults ({}); {} failovers, {} planned switches ({} more refused or undone); {} acknowledged writes, \
              {} lost; {} ms with two writers ({} ms of thawed hosts within their second, {} ms of servers whose agent was gone \
-             without a guard); {} servers rebuilt for transactions of their own; longest healing {:.1} s; {} unhealed",
+             without a guard); {} servers rebuilt for transactions of their own; {} times ZooKeeper stood still and its leader was restarted; longest healing {:.1} s; {} unhealed",
             self.rounds,
             self.faults.values().sum::<u32>(),
             kinds.join(", "),
@@ -63,6 +65,7 @@ impl fmt::Display for Figures {
             ms(self.thawed),
             ms(self.unguarded),
             self.rebuilt,
+            self.stood_still,
             self.longest_healing.as_secs_f64(),
             self.unhealed,
         )

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::Value;
 
+use super::ensemble;
 use super::plan::{Fault, Plan, Round};
 use super::report::Figures;
 use super::strike::{Strike, Struck, Why, host_of, supervise};
@@ -157,7 +158,8 @@ impl Run<'_> {
     /// same primary in the same epoch, for so many renewals of its lease.
     async fn heal(&mut self) -> String {
         const RENEWALS: u64 = 10;
-        let over = Instant::now();
+        let mut over = Instant::now();
+        let mut looked_at_ensemble = false;
         let mut well: Option<(Instant, Rest)> = None;
         loop {
             let seen = match self.look().await {
@@ -186,6 +188,19 @@ impl Run<'_> {
                     seen
                 }
             };
+            if !looked_at_ensemble && over.elapsed() > HEALED / 3 {
+                looked_at_ensemble = true;
+                if let Some(leader) = ensemble::stands_still(self.cluster).await {
+                    self.tell(format!(
+                        "  ZooKeeper stands still: its leader, on {}, is restarted ({seen})",
+                        leader.name
+                    ));
+                    self.figures.stood_still += 1;
+                    leader.kill(Kind::Zookeeper);
+                    leader.start(Kind::Zookeeper);
+                    over = Instant::now();
+                }
+            }
             if over.elapsed() > HEALED {
                 self.figures.unhealed += 1;
                 self.tell(self.figures.to_string());
