@@ -2,6 +2,9 @@
 //!
 //! In one half of the cases nobody reaches it, and the sessions expire there; in the other it stands still, and every session begins
 //! anew when it goes on (a leader that was elected gives each its whole timeout).
+//!
+//! In a calm world nothing else goes wrong but this: in one half of the outages the primary's host is cut off from the others for a
+//! moment. Its commits wait until it is over, and no longer: a replica that took it for dead hears it again.
 
 use mysql_ha_agent::core::records::DurabilityMode;
 
@@ -10,6 +13,10 @@ use super::world::World;
 
 /// How old a commit of a primary that is well may become before it is acknowledged, milliseconds.
 const PROMPT: u64 = 1_000;
+
+/// How long such a moment is at the most, milliseconds: shorter than an acknowledged heartbeat proves anything (P), or the primary
+/// would rightly make itself read-only.
+const MOMENT: u64 = 700;
 
 /// How long an agent may take to connect once the ensemble is back: longer than others would hold back for it if it did not go on
 /// writing, milliseconds.
@@ -21,6 +28,9 @@ pub(crate) struct Outages {
     next: u64,
     until: Option<u64>,
     stands_still: bool,
+    /// When the primary's host is cut off, and until when.
+    moment: Option<(u64, u64)>,
+    moments: Chance,
     /// When each agent finds a member again: they try now and then.
     back: Vec<u64>,
     /// No agent is let in by another host's server: no fence over the network comes off, and P alone keeps two from writing.
@@ -38,7 +48,9 @@ impl Outages {
             false => u64::MAX,
         };
         let account_refused = chance.percent(30);
-        Self { chance, account_refused, next, until: None, stands_still: false, back: vec![0; hosts], count: 0 }
+        let moments = Chance::new(seed ^ 0x40_3E27);
+        let back = vec![0; hosts];
+        Self { chance, account_refused, next, until: None, stands_still: false, moment: None, moments, back, count: 0 }
     }
 
     pub(crate) fn lasts(&self) -> bool {
@@ -69,8 +81,25 @@ impl World {
             outages.until = Some(t + length);
             outages.stands_still = outages.chance.percent(50);
             outages.count += 1;
+            let begins = t + outages.moments.between(0, length);
+            let ends = begins + outages.moments.between(50, MOMENT);
+            outages.moment = outages.moments.percent(50).then_some((begins, ends));
             let how = if outages.stands_still { "stands still" } else { "cannot be reached" };
             self.say(0, format!("--- the whole ensemble {how} for {length} ms"));
+        }
+    }
+
+    /// One tick of the moments, in a calm world.
+    pub(crate) fn moments(&mut self) {
+        let t = self.t;
+        let Some((begins, ends)) = self.outages.moment else { return };
+        if t >= ends {
+            self.outages.moment = None;
+            self.hosts[0].network_cut = false;
+            self.say(0, "--- its host is reached again".into());
+        } else if t >= begins && !self.hosts[0].network_cut {
+            self.hosts[0].network_cut = true;
+            self.say(0, format!("--- its host is cut off for {} ms", ends - t));
         }
     }
 
@@ -92,6 +121,6 @@ impl World {
         let primary = &self.servers[0];
         assert!(primary.accepts(), "the primary takes no writes");
         let oldest = primary.waiting.iter().map(|waiting| self.t - waiting.tx.2).max();
-        assert!(oldest.is_none_or(|age| age < PROMPT), "a commit waits for {oldest:?} ms");
+        assert!(oldest.is_none_or(|age| age < PROMPT + MOMENT), "a commit waits for {oldest:?} ms");
     }
 }

@@ -161,6 +161,9 @@ impl World {
             if !self.plan.quiet {
                 self.outages(TROUBLE);
             }
+            if self.calm {
+                self.moments();
+            }
             self.rooms();
             if !self.outages.stands_still() {
                 self.zk.expire(self.t);
