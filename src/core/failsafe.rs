@@ -20,7 +20,7 @@
 //! 5. **P shrinks** (a restart with another file) **while the answer is lost.** → As with the lease: from sending the smaller one
 //!    on the holder relies on no more ([`super::view::Held::proof`]). **A claim replaces the lease of a primary that writes
 //!    on**, its winner dies, the next one reads the winner's P. → Until a holder has opened, its record keeps the larger of both
-//!    ([`super::rows::race`], `LeaseKeeper`).
+//!    ([`super::rows::lead`], `LeaseKeeper`).
 //! 6. **The lease is over, and the agent of a primary that writes on sees ZooKeeper again**: its old session lives (it renews:
 //!    nothing has happened), or is gone, with or without its node `master` still there. → Row P12: one transaction on the
 //!    versions of `topology` and `lease` that *rewrites* `topology` and makes `master` anew; the epoch stays. Whoever loses it

@@ -12,7 +12,7 @@ use super::outcome::{Decision, Outcome};
 use super::reason::Reason;
 use super::records::{Mode, Role};
 use super::rows::{
-    adoption, durability, operator, outage, primary, race, replica, safety, shut_out, switchover, terms,
+    adoption, durability, lead, operator, outage, primary, race, replica, safety, shut_out, switchover, terms,
 };
 use super::time::Moment;
 use super::view::View;
@@ -89,11 +89,11 @@ pub static TABLE: &[Row] = &[
     row("R7", "no primary: stop the IO thread", race::freeze),
     row("R8", "no primary: vote", race::vote),
     row("R9", "no primary, another leads: wait, and apply what was received", race::another_leads),
-    row("R10", "leads: wait for enough votes", race::quorum),
-    row("R11", "leads with a broken applier, out of time, or without what cannot be fetched: give way", race::give_way),
-    row("R12", "leads: apply what was received", race::catch_up),
-    row("R13", "leads: fetch what another has received more", race::fetch),
-    row("R14", "leads with everything: claim", race::win),
+    row("R10", "leads: wait for enough votes", lead::quorum),
+    row("R11", "leads with a broken applier, out of time, or without what cannot be fetched: give way", lead::give_way),
+    row("R12", "leads: apply what was received", lead::catch_up),
+    row("R13", "leads: fetch what another has received more", lead::fetch),
+    row("R14", "leads with everything: claim", lead::win),
     row("F1", "another is primary: withdraw our lock", replica::withdraw),
     row("F2", "replica, server does not answer: wait", replica::unhealthy),
     row("F10", "the primary neither renews nor answers: stop the IO thread early", outage::freeze_early),

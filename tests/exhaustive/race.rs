@@ -1,4 +1,4 @@
-//! Nobody takes writes: from freezing to the claim (`core/rows/race.rs`, `core/election.rs`), and following the winner
+//! Nobody takes writes: from freezing to the claim (`core/rows/race.rs`, `core/rows/lead.rs`, `core/election.rs`), and following the winner
 //! (`core/rows/replica.rs`).
 
 use crate::ensemble::send;

@@ -3,6 +3,7 @@
 
 pub mod adoption;
 pub mod durability;
+pub mod lead;
 pub mod operator;
 pub mod outage;
 pub mod primary;
