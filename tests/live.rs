@@ -11,6 +11,7 @@ mod live_cases {
     pub(crate) mod durability;
     pub(crate) mod frozen;
     pub(crate) mod guard;
+    pub(crate) mod hosts;
     pub(crate) mod leaving;
     pub(crate) mod losses;
     pub(crate) mod networks;

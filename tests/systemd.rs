@@ -89,6 +89,21 @@ fn no_unit_stops_with_the_other() {
     }
 }
 
+/// It acts when it is stopped, which at shutdown comes before anything that it needs is stopped.
+#[test]
+fn the_handover_unit_acts_at_its_stop_and_before_what_it_needs_is_stopped() {
+    let path = format!("{}/packaging/mysql-ha-handover.service", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("the unit can be read");
+    let settings: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    for needed in ["Type=oneshot", "RemainAfterExit=yes", "ExecStop=/usr/bin/mysql-ha-agent handover"] {
+        assert!(settings.contains(&needed), "{path}: {needed}");
+    }
+    let after = settings.iter().find_map(|line| line.strip_prefix("After=")).expect("an order");
+    for needed in ["mysql-ha-agent.service", "mysql.service", "network-online.target", "zookeeper.service"] {
+        assert!(after.split(' ').any(|unit| unit == needed), "{path}: After={needed}");
+    }
+}
+
 /// As root and by a verb that there is; and a package that puts it where systemd reads it by itself has enabled it.
 #[test]
 fn the_drop_in_of_mysqlds_unit_runs_prestop() {

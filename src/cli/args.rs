@@ -144,6 +144,15 @@ pub struct PromoteArgs {
     pub timeout: Duration,
 }
 
+impl PromoteArgs {
+    /// What `handover` asks for.
+    #[must_use]
+    pub fn to_the_best() -> Self {
+        let timeout = Duration::from_secs(30);
+        Self { name: None, dry_run: false, allow_data_loss: false, allow_newer: false, timeout }
+    }
+}
+
 /// `status`
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct StatusArgs {

@@ -2,6 +2,7 @@
 //! connection of its own kind (ZooKeeper's and MySQL's modules have those).
 
 pub mod args;
+pub mod bootstrap;
 pub mod check;
 pub mod exit;
 pub mod fence;
@@ -10,6 +11,7 @@ mod loss;
 pub mod pause;
 pub mod prestop;
 pub mod promote;
+pub mod remove;
 pub mod session;
 pub mod status;
 
@@ -78,7 +80,7 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
         }
         Verb::Status(args) => status_verb(&config, json, args.watch).await,
         Verb::History(args) => history_verb(&config, json, args.last.get()).await,
-        Verb::Promote(args) => promote_verb(&config, json, &args).await,
+        Verb::Promote(args) => promote_verb(&config, json, &args, false).await,
         Verb::Config(ConfigVerb::Show) => {
             print!("{}", config.masked_yaml());
             Exit::Done.into()
@@ -106,7 +108,10 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
         Verb::Prestop => answer(json, prestop::prestop(&config).await),
         Verb::Leave => answer(json, leave::leave(&config).await),
         Verb::Unfence => answer(json, fence::unfence(&config)),
-        Verb::Handover | Verb::Rejoin(_) | Verb::Bootstrap | Verb::Prestart(_) | Verb::Remove(_) | Verb::Route => {
+        Verb::Bootstrap => answer(json, bootstrap::bootstrap(&config).await),
+        Verb::Remove(args) => answer(json, remove::remove(&config, &args.name).await),
+        Verb::Handover => promote_verb(&config, json, &PromoteArgs::to_the_best(), true).await,
+        Verb::Rejoin(_) | Verb::Prestart(_) | Verb::Route => {
             eprintln!(
                 "this verb is not in force in this version; nothing was done (see the README, \"Not yet in force\")"
             );
@@ -200,7 +205,8 @@ async fn history_verb(config: &Config, json: bool, last: usize) -> ExitCode {
     }
 }
 
-async fn promote_verb(config: &Config, json: bool, args: &PromoteArgs) -> ExitCode {
+/// `handover`: only where this host's server is the primary.
+async fn promote_verb(config: &Config, json: bool, args: &PromoteArgs, handover: bool) -> ExitCode {
     if args.allow_newer {
         return fail((Exit::Usage, "--allow-newer is not in force in this version; nothing was done".to_owned()));
     }
@@ -213,6 +219,12 @@ async fn promote_verb(config: &Config, json: bool, args: &PromoteArgs) -> ExitCo
         Err(error) => return fail((Exit::Usage, format!("this host cannot be examined: {error}"))),
     };
     let plan = promote::plan(&own, &tree.now(), args.name.as_deref(), args.allow_data_loss);
+    if handover && plan.from.as_deref() != Some(config.name.as_str()) {
+        return answer(
+            json,
+            (Exit::Done, format!("{} is not the primary: there is nothing to hand over\n", config.name)),
+        );
+    }
     if args.dry_run {
         show(json, &plan, || plan.text());
         return if plan.refused.is_some() { Exit::Refused.into() } else { Exit::Done.into() };

@@ -1,0 +1,108 @@
+//! `remove NAME`: a host that is gone for good is no longer counted on.
+//!
+//! A member of S may acknowledge as long as nobody has made certain that it cannot, so it leaves in the order of the design: the
+//! primary shuts it out by its own account ([`crate::core::rows::shut_out`]), and only then it can be removed. Whoever
+//! shares its account stays, and that is said.
+//!
+//! The account that is locked for it stays locked: with the record of it gone nobody unlocks it any more. Otherwise a host that
+//! thaws after all would acknowledge without being counted on.
+
+use super::exit::Exit;
+use super::session;
+use crate::config::Config;
+use crate::core::action::{Op, Path, Purpose, Write};
+use crate::core::records::{DurabilityMode, Topology};
+use crate::core::rows::shut_out::own_accounts;
+use crate::core::view::{Ensemble, Seen};
+use crate::zookeeper::writer::Outcome;
+
+fn refused(why: impl Into<String>) -> (Exit, String) {
+    (Exit::Refused, format!("refused, nothing was touched: {}\n", why.into()))
+}
+
+/// Removes; the answer for people and the exit code.
+pub async fn remove(config: &Config, name: &str) -> (Exit, String) {
+    let tree = match session::open(config).await {
+        Ok(tree) => tree,
+        Err(end) => return end,
+    };
+    for _ in 0..5 {
+        let ensemble = tree.now();
+        let Some(topology) = ensemble.topology.here() else {
+            return refused("there is no topology that could be read: see 'status'");
+        };
+        if let Err(why) = may_go(topology, &ensemble, name) {
+            return refused(why);
+        }
+        let write = Write { purpose: Purpose::Members, ops: removal(topology, &ensemble, name) };
+        match tree.writer.commit(&write).await {
+            Outcome::Done { .. } => return (Exit::Done, removed(&topology.record, name)),
+            Outcome::Unknown { why } => {
+                return (Exit::Unknown, format!("no answer from ZooKeeper ({why}): see 'status', and remove again\n"));
+            }
+            // Somebody wrote in between: look again.
+            Outcome::Rejected { .. } | Outcome::NotDone { .. } => drop(tree.viewer.refresh_all().await),
+        }
+    }
+    (Exit::No, "nothing was changed: topology kept changing; try again\n".to_owned())
+}
+
+/// Whether nobody counts on this member, or would soon.
+fn may_go(topology: &Seen<Topology>, ensemble: &Ensemble, name: &str) -> Result<(), String> {
+    let record = &topology.record;
+    if !record.members.contains_key(name) {
+        let all: Vec<&str> = record.members.keys().map(String::as_str).collect();
+        return Err(format!("{name} is no member; members are {}", all.join(", ")));
+    }
+    if ensemble.agents.contains_key(name) {
+        return Err(format!("the agent of {name} runs: 'leave' on that host takes it out in good order"));
+    }
+    let roles_rest = record.primary.is_some() && record.handover.is_none() && ensemble.master.here().is_some();
+    if !roles_rest {
+        return Err("no server takes writes at this moment, and its vote may be needed: see 'status'".to_owned());
+    }
+    if record.primary.as_deref() == Some(name) || record.last_writer.as_deref() == Some(name) {
+        return Err(format!("{name} is the primary"));
+    }
+    let durability = &record.durability;
+    if durability.mode == DurabilityMode::Async || !durability.sync.iter().any(|member| member == name) {
+        return Ok(());
+    }
+    Err(match own_accounts(record, &ensemble.agents, name) {
+        _ if durability.degraded => {
+            format!("{name} counts in the sync set, and the cluster is degraded: bring a replica back first")
+        }
+        Ok(_) => format!(
+            "{name} still counts in the sync set: the primary shuts it out once its agent has been gone for longer than the session \
+             timeout and enough others acknowledge; try again when 'status' says so"
+        ),
+        Err(why) => format!(
+            "{name} counts in the sync set and cannot be shut out ({why}): bring it back and 'leave' there, or give each host a \
+             replication account of its own (mysql.replication.user)"
+        ),
+    })
+}
+
+fn removal(topology: &Seen<Topology>, ensemble: &Ensemble, name: &str) -> Vec<Op> {
+    let mut next = topology.record.clone();
+    next.members.remove(name);
+    // First: what is kept of a member that was shut out goes with the record of that.
+    next.durability.shut_out.remove(name);
+    next.durability.forget(name);
+    let mut ops = vec![Op::set_topology(next, topology.version)];
+    ops.extend(ensemble.master.here().map(|master| Op::Check(Path::Master, master.version)));
+    ops
+}
+
+fn removed(topology: &Topology, name: &str) -> String {
+    let mut text = format!("{name} is no member any more\n");
+    if let Some(by) = topology.durability.shut_out.get(name) {
+        let users = topology.durability.accounts.get(name).cloned().unwrap_or_default();
+        text.push_str(&format!(
+            "its replication account {} stays locked on {}: drop it there (DROP USER)\n",
+            users.iter().map(|user| format!("'{user}'")).collect::<Vec<_>>().join(", "),
+            by.iter().cloned().collect::<Vec<_>>().join(", ")
+        ));
+    }
+    text
+}
