@@ -85,7 +85,7 @@ pub(crate) struct World {
 
 /// In every fourth world one server gives nobody what it has: as if it had been cloned, its binary logs begin now.
 fn purged(seed: u64, hosts: usize) -> Option<usize> {
-    let mut chance = Chance::new(seed ^ 0x0BAD_109_C0DE);
+    let mut chance = Chance::new(seed ^ 0x0BAD_109C);
     let host = usize::try_from(chance.between(0, u64::try_from(hosts).unwrap())).unwrap();
     chance.percent(25).then_some(host)
 }
