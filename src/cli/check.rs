@@ -1,4 +1,8 @@
-//! `check`: examines what the agent needs, a line a rule, each with its mend.
+//! `check`: examines what the agent needs, a line a rule, each with its mend. Here the report, this host and its server;
+//! [`members`] compares with the rest of the cluster, [`privileges`] reads what the account may do.
+
+mod members;
+mod privileges;
 
 use std::time::Duration;
 
@@ -10,14 +14,13 @@ use super::status::UNREADABLE_TOPOLOGY;
 use crate::agent::run::own_target;
 use crate::config::Config;
 use crate::core::records::{DurabilityMode, Terms};
-use crate::core::view::{Ensemble, Node, ServerFacts, Session};
+use crate::core::view::{Node, ServerFacts, Session};
 use crate::host::clock;
-use crate::host::lease_file::{self, LeaseFile, LeaseState};
 use crate::host::presence;
-use crate::mysql::accounts;
 use crate::mysql::connect::{Line, Row, Target};
 use crate::mysql::facts::{self, Reading};
 use crate::mysql::fault::Fault;
+use crate::mysql::grants;
 
 /// One statement's limit.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -126,10 +129,19 @@ impl Report {
         let named = rest.first().map_or_else(String::new, |first| format!("{}: {}", first.rule, first.found));
         let others: Vec<&str> = rest.iter().skip(1).map(|finding| finding.rule).collect();
         let others = if others.is_empty() { String::new() } else { format!("; also: {}", others.join(", ")) };
-        // One line, and no bar: what follows one counts as performance data.
-        let line = format!("{word}: {named}{others}").replace(['\n', '|'], " ");
-        (code, format!("{line}\n"))
+        (code, format!("{}\n", in_one_line(&format!("{word}: {named}{others}"))))
     }
+}
+
+/// The same line where nothing could be examined at all (exit code 3): what `text` says, in one line.
+#[must_use]
+pub fn unknown(text: &str) -> (u8, String) {
+    (3, format!("UNKNOWN: {}\n", in_one_line(text)))
+}
+
+/// No bar either: what follows one counts as performance data.
+fn in_one_line(text: &str) -> String {
+    text.replace(['\n', '|'], " ")
 }
 
 /// Examines everything.
@@ -283,7 +295,7 @@ async fn settings(config: &Config, line: &mut Line, report: &mut Report, facts: 
             acknowledgements(line, report, facts.writable()).await;
         }
     }
-    privileges(line, report).await;
+    privileges::privileges(config, line, report).await;
 }
 
 /// In `lossless` the server that takes writes waits for acknowledgements without end, and no replica gives them by itself.
@@ -352,110 +364,6 @@ fn durability(config: &Config, report: &mut Report, row: &Row) {
     );
 }
 
-/// What packaging/grants.sql grants, as far as the server names it.
-const PRIVILEGES: [&str; 8] = [
-    "RELOAD",
-    "PROCESS",
-    "REPLICATION CLIENT",
-    "REPLICATION SLAVE",
-    "REPLICATION_SLAVE_ADMIN",
-    "SYSTEM_VARIABLES_ADMIN",
-    "PERSIST_RO_VARIABLES_ADMIN",
-    "CONNECTION_ADMIN",
-];
-
-async fn privileges(line: &mut Line, report: &mut Report) {
-    let sql = "SELECT DISTINCT PRIVILEGE_TYPE AS privilege FROM information_schema.USER_PRIVILEGES \
-               WHERE GRANTEE = (SELECT CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), ''''))";
-    let rows = match line.rows(sql, LIMIT).await {
-        Ok(rows) => rows,
-        Err(fault) => {
-            return report.must("privileges", false, fault.to_string(), "run packaging/grants.sql on the primary");
-        }
-    };
-    let have: Vec<String> = rows.iter().filter_map(|row| row.text("privilege")).collect();
-    let missing: Vec<&str> = PRIVILEGES.into_iter().filter(|name| !have.iter().any(|have| have == name)).collect();
-    let found = if missing.is_empty() {
-        "the agent's account has what it needs".to_owned()
-    } else {
-        format!("missing: {}", missing.join(", "))
-    };
-    report.must("privileges", missing.is_empty(), found, "run packaging/grants.sql on the primary");
-    shutting_out(line, report, &have).await;
-}
-
-/// What it takes to shut a member out by its account. Without it all works as before, and such a member stays in S.
-async fn shutting_out(line: &mut Line, report: &mut Report, have: &[String]) {
-    let has = |name: &str| have.iter().any(|have| have == name);
-    let mut missing: Vec<&str> =
-        ["CREATE USER", "SYSTEM_USER", "CONNECTION_ADMIN"].into_iter().filter(|name| !has(name)).collect();
-    if !has("SYSTEM_VARIABLES_ADMIN") && !has("SESSION_VARIABLES_ADMIN") {
-        missing.push("SESSION_VARIABLES_ADMIN");
-    }
-    if line.rows("SELECT User, Host, account_locked FROM mysql.user LIMIT 0", LIMIT).await.is_err() {
-        missing.push("SELECT (User, Host, account_locked) ON mysql.user");
-    }
-    let found = if missing.is_empty() {
-        "a replica whose agent is gone can be shut out by its own account".to_owned()
-    } else {
-        format!("a replica whose agent is gone cannot be shut out: missing: {}", missing.join(", "))
-    };
-    report.should(
-        "shut-out-privileges",
-        missing.is_empty(),
-        found,
-        "run packaging/grants.sql on the primary; without it such a replica stays in the sync set, and its vote may be missing for \
-         a promotion",
-    );
-}
-
-/// In `lossless` each host had better have a replication account of its own.
-fn replication_accounts(config: &Config, report: &mut Report, ensemble: &Ensemble) {
-    if config.failover.durability != DurabilityMode::Lossless {
-        return;
-    }
-    let ours = &config.mysql.replication.user;
-    let others = ensemble.agents.values().map(|seen| &seen.record).filter(|agent| agent.name != config.name);
-    let sharing: Vec<&str> =
-        others.filter(|agent| agent.replication_user.as_ref() == Some(ours)).map(|agent| agent.name.as_str()).collect();
-    let found = match sharing.is_empty() {
-        true => format!("'{ours}' is the replication account of no other host"),
-        false => format!(
-            "'{ours}' is the replication account of {} too: should one of these hosts die, it stays in the sync set, and nobody may be \
-             promoted when the primary dies next",
-            sharing.join(", ")
-        ),
-    };
-    report.should(
-        "own-replication-account",
-        sharing.is_empty(),
-        found,
-        "create an account for each host on the primary (packaging/grants.sql), name it under mysql.replication in that host's \
-         file, restart its agent",
-    );
-}
-
-/// Accounts of this server that are locked for a member although nobody has recorded it: a restored backup, a deleted `topology`.
-async fn left_locked(config: &Config, report: &mut Report, ensemble: &Ensemble) {
-    let Ok(locked) = accounts::locked_for_members(&mut Line::new(own_target(config)), LIMIT).await else { return };
-    let recorded = |member: &str| {
-        let by = ensemble.topology.record().and_then(|topology| topology.durability.shut_out.get(member));
-        by.is_some_and(|by| by.contains(&config.name))
-    };
-    let left: Vec<String> =
-        locked.into_iter().filter(|(_, member)| !recorded(member)).map(|(account, _)| account).collect();
-    let found = match left.is_empty() {
-        true => "no replication account is left locked on this server".to_owned(),
-        false => format!("locked on this server for a member, and nobody will unlock it: {}", left.join(", ")),
-    };
-    report.should(
-        "locked-accounts",
-        left.is_empty(),
-        found,
-        "once that host's agent runs, on this server while it is the primary: SET SESSION sql_log_bin=0; ALTER USER … ACCOUNT UNLOCK",
-    );
-}
-
 /// Whether the replication account can log in at the source: by replicating with it, or by trying.
 async fn replication_account(config: &Config, line: &mut Line, report: &mut Report, facts: &ServerFacts) {
     const RULE: &str = "replication-account";
@@ -468,10 +376,9 @@ async fn replication_account(config: &Config, line: &mut Line, report: &mut Repo
         Ok(target) => target,
         Err(bad) => return report.must(RULE, false, bad.to_string(), MEND),
     };
-    match Line::new(target).rows("SHOW GRANTS", LIMIT).await {
-        Ok(rows) => {
-            let granted =
-                rows.iter().any(|row| row.any_contains("REPLICATION SLAVE") || row.any_contains("ALL PRIVILEGES"));
+    match grants::of_session(&mut Line::new(target), LIMIT).await {
+        Ok(grants) => {
+            let granted = grants.has("REPLICATION SLAVE");
             report.must(RULE, granted, format!("{} can log in at {place}", replication.user), MEND);
         }
         // In the fault's own words it would be the agent's account.
@@ -501,7 +408,10 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
         Ok(tree) => tree,
         Err((exit, text)) => {
             report.must("zookeeper", false, text, "start ZooKeeper, or mend zookeeper.hosts");
-            without_zookeeper(config, report);
+            // The lease file alone tells then.
+            if let Some(left) = session::may_write_for(config) {
+                report.should("failsafe", true, session::in_words(Some(left)), "");
+            }
             report.unreachable = Some(exit);
             return;
         }
@@ -524,10 +434,12 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
         failsafe(config, report, granted);
     }
     if let Some(facts) = facts {
-        unique(config, report, &ensemble, facts);
-        left_locked(config, report, &ensemble).await;
+        members::name(config, report, &ensemble, facts);
+        members::unique(config, report, &ensemble, facts);
+        members::left_locked(config, report, &ensemble).await;
+        members::writes_finish(report, &ensemble, &facts.server_uuid);
     }
-    replication_accounts(config, report, &ensemble);
+    members::replication_accounts(config, report, &ensemble);
     if let Some(topology) = ensemble.topology.record() {
         let terms = Terms { durability: config.failover.durability, sync_replicas: config.failover.sync_replicas };
         let Terms { durability, sync_replicas } = terms;
@@ -542,7 +454,7 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
             "make the files of all hosts alike and reload: the primary's file decides",
         );
     }
-    let status = super::status::status(&config.cluster, &ensemble);
+    let status = super::status::status(config, &ensemble, &clock::wall());
     if let Node::Unreadable { why, .. } = &ensemble.topology {
         report.must("topology", false, format!("the node topology cannot be read: {why}"), UNREADABLE_TOPOLOGY);
     } else if status.topology.is_some() {
@@ -553,22 +465,6 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
         report.must("topology", status.primary.is_some(), found, "'mysql-ha-agent status' says why");
     } else {
         report.should("topology", false, "the replica set is not adopted yet", "start the agents: they adopt it");
-    }
-}
-
-/// Without ZooKeeper the lease file alone tells until when this host's server may take writes.
-fn without_zookeeper(config: &Config, report: &mut Report) {
-    let path = LeaseFile::path_in(&config.run_dir, &config.cluster, &config.name);
-    let state = lease_file::read(&path).ok().flatten().and_then(Result::ok);
-    let same_boot = |state: &LeaseState| clock::boot_id().is_ok_and(|boot_id| boot_id == state.boot_id);
-    let until = state.filter(same_boot).and_then(|state| state.until).filter(|until| *until > clock::now());
-    if let Some(until) = until {
-        let left = until.until(clock::now()).as_secs_f64();
-        let found = format!(
-            "this host's server may take writes for {left:.1} s more; with failover.failsafe each heartbeat that replicas acknowledge \
-             moves that on"
-        );
-        report.should("failsafe", true, found, "");
     }
 }
 
@@ -592,31 +488,6 @@ fn failsafe(config: &Config, report: &mut Report, granted: Duration) {
     report.should("failsafe", config.proof_length(granted).is_some(), found, mend);
 }
 
-/// `server_uuid` and `server_id` within the cluster.
-fn unique(config: &Config, report: &mut Report, ensemble: &Ensemble, facts: &ServerFacts) {
-    let others = || {
-        ensemble
-            .agents
-            .values()
-            .filter(|seen| seen.record.name != config.name)
-            .filter_map(|seen| Some((seen.record.name.as_str(), seen.record.server.as_ref()?)))
-    };
-    let uuid = others().find(|(_, server)| server.server_uuid == facts.server_uuid).map(|(name, _)| name);
-    report.must(
-        "unique-server-uuid",
-        uuid.is_none(),
-        format!("{}{}", facts.server_uuid, uuid.map(|name| format!(" is also {name}'s")).unwrap_or_default()),
-        "stop mysqld, remove auto.cnf from the copied data directory, start it",
-    );
-    let id = others().find(|(_, server)| server.server_id == facts.server_id).map(|(name, _)| name);
-    report.must(
-        "unique-server-id",
-        id.is_none(),
-        format!("{}{}", facts.server_id, id.map(|name| format!(" is also {name}'s")).unwrap_or_default()),
-        "give each server its own server_id in my.cnf",
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -633,5 +504,6 @@ mod tests {
         let line = "CRITICAL: mysql: nobody listens on /run/s   refused; also: guard\n".to_owned();
         assert_eq!(report.nagios(), (2, line), "a server that is down is no unknown state");
         assert_eq!(report.exit(), Exit::MysqlUnreachable);
+        assert_eq!(unknown("a.yaml:1: is\nno | YAML"), (3, "UNKNOWN: a.yaml:1: is no   YAML\n".to_owned()));
     }
 }
