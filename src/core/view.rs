@@ -210,6 +210,8 @@ pub struct Server {
     /// A fence of ours, or of the guard, has begun since the server was opened last, and may have come to its end or not: a
     /// read-only that is found is ours, and nothing is proven by it.
     pub fence_begun: Option<Moment>,
+    /// Why that fence was begun, where a cause has led to it: a mysqld that it ends at the last was not lost by itself.
+    pub fence_for: Option<Reason>,
     /// When a fence was last known to have returned. Commits that it waited for have ended until then, so an earlier
     /// reading lacks them.
     pub fenced_at: Option<Moment>,

@@ -230,6 +230,12 @@ fn holder(case: Add<'_>) {
         }),
     );
     case("P2", "mysql_down", "Release", "mysqld of the primary has exited", primary().with(exited));
+    case("P2", "mysql_silent", "Release", "it did not answer, and the fence has killed it", {
+        primary().with(exited).with(|w| w.view.server.fence_begins_for(Reason::MysqlSilent, NOW))
+    });
+    case("P2", "fenced_by_hand", "Release", "fenced by hand, and killed by that", {
+        primary().with(exited).with(|w| w.view.server.fenced_by_hand = true)
+    });
     case(
         "P3",
         "mysql_silent",
