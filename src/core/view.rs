@@ -310,6 +310,8 @@ pub struct Failure {
     pub why: String,
     /// When.
     pub at: Moment,
+    /// Whether anything may have been changed on the server before it failed.
+    pub touched: bool,
 }
 
 /// What the probes say of our server (made by [`super::health`]).
