@@ -283,6 +283,9 @@ fn a_planned_switch_holds_writes_up_for_seconds_at_the_most() {
     world.now = world.memory.switch.as_ref().unwrap().deadline;
     let decision = world.step();
     assert!(decision.outcome.detail.contains("undone: a lock (tried 4 times)"), "{}", decision.outcome.detail);
+    // The answer was lost: the next one says the same.
+    let again = world.step();
+    assert_eq!((again.row, &again.outcome.detail), ("W1", &decision.outcome.detail));
     // Released, it is over in seconds, too: the others hold back no longer.
     let mut closed = asked().with(|w| {
         w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(1))));

@@ -45,8 +45,12 @@ fn answer(seen: &Seen<SwitchoverRequest>, progress: Progress, detail: String) ->
 }
 
 /// The answer says whether anything was tried: a refused request has held up nobody's writes.
-fn refuse(memory: &mut Memory, seen: &Seen<SwitchoverRequest>, why: String) -> Outcome {
-    let tries = memory.switch.take().and_then(|switch| switch.failed).map_or(0, |failed| failed.tries);
+fn refuse(case: &Case<'_>, memory: &mut Memory, seen: &Seen<SwitchoverRequest>, why: String) -> Outcome {
+    let switch = memory.switch.take();
+    let tries = switch.as_ref().and_then(|switch| switch.failed.as_ref()).map_or(0, |failed| failed.tries);
+    // The answer may get lost, and the next one is to say the same: row W0 forgets the tries once it is seen. Not where the
+    // server is read-only: it is to be opened at once (row P6).
+    memory.switch = switch.filter(|_| tries > 0 && case.writable());
     let (progress, reason, word) = match tries {
         0 => (Progress::Refused, Reason::SwitchoverRefused, "refused"),
         _ => (Progress::Undone, Reason::SwitchoverUndone, "undone"),
@@ -59,7 +63,7 @@ fn refuse(memory: &mut Memory, seen: &Seen<SwitchoverRequest>, why: String) -> O
 /// Not now: waited for as long as the request's limit allows, then refused for that. Writes go on.
 fn wait_or_refuse(case: &Case<'_>, memory: &mut Memory, seen: &Seen<SwitchoverRequest>, why: String) -> Outcome {
     if memory.switch.as_ref().is_none_or(|switch| case.now >= switch.deadline) {
-        return refuse(memory, seen, why);
+        return refuse(case, memory, seen, why);
     }
     Outcome::wait(Role::Primary, Reason::Switchover, format!("planned switch to {}: waits: {why}", seen.record.to))
         .urgent()
@@ -127,6 +131,7 @@ pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let wanted = &request.record;
     if wanted.epoch != topology.record.epoch || wanted.from != case.me() {
         return Some(refuse(
+            case,
             memory,
             request,
             format!("it was meant for epoch {}, this is epoch {}", wanted.epoch, topology.record.epoch),
@@ -149,37 +154,42 @@ pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         return None;
     }
     if let Some(why) = unfit(case, &topology.record, &wanted.to) {
-        return Some(refuse(memory, request, why));
+        return Some(refuse(case, memory, request, why));
     }
     if case.now >= switch.deadline
         && let Some(failed) = &switch.failed
     {
         let times = if failed.tries > 1 { format!(" (tried {} times)", failed.tries) } else { String::new() };
         let why = format!("{}{times}", failed.why);
-        return Some(refuse(memory, request, why));
+        return Some(refuse(case, memory, request, why));
     }
     // Before anything is said of the target: its newest heartbeat is old because ours is not written.
     if let Health::Blocked { by } = &case.view.server.health {
         let why = format!("a write of {} does not finish: {by}", case.me());
         return Some(wait_or_refuse(case, memory, request, why));
     }
+    behind(case, memory, request)
+}
+
+/// The target has yet to catch up: it is waited for. Passes where it has.
+fn behind(case: &Case<'_>, memory: &mut Memory, request: &Seen<SwitchoverRequest>) -> Option<Outcome> {
+    let (to, switch) = (&request.record.to, memory.switch.as_ref()?);
     // What was published before the request may be out of date, and so may what was published within a heartbeat after
     // it: the target is judged by a reading made after the request. Writes go on meanwhile.
     let fresh = switch.started + case.view.own.heartbeat_interval;
-    if case.view.ensemble.agents.get(&wanted.to).is_none_or(|seen| seen.first_seen <= fresh)
-        && case.now < switch.deadline
-    {
-        let text = format!("planned switch: waits for a fresh reading of {}", wanted.to);
+    let late = case.now >= switch.deadline;
+    if case.view.ensemble.agents.get(to).is_none_or(|seen| seen.first_seen <= fresh) && !late {
+        let text = format!("planned switch: waits for a fresh reading of {to}");
         return Some(Outcome::wait(Role::Primary, Reason::Switchover, text).urgent());
     }
-    let lag = case.agent(&wanted.to)?.server.as_ref()?.lag_ms.map(Duration::from_millis);
+    let lag = case.agent(to)?.server.as_ref()?.lag_ms.map(Duration::from_millis);
     if lag.is_some_and(|lag| lag <= caught_up_within(case)) {
-        let late = case.now >= switch.deadline;
-        return late.then(|| refuse(memory, request, "its time was over before it could be carried out".to_owned()));
+        let why = "its time was over before it could be carried out".to_owned();
+        return late.then(|| refuse(case, memory, request, why));
     }
     let behind =
         lag.map_or_else(|| "its lag is unknown".to_owned(), |lag| format!("it is {:.1} s behind", lag.as_secs_f64()));
-    Some(wait_or_refuse(case, memory, request, format!("{} has not caught up ({behind})", wanted.to)))
+    Some(wait_or_refuse(case, memory, request, format!("{to} has not caught up ({behind})")))
 }
 
 /// Nothing else is moved before the primary is read-only.
