@@ -1,7 +1,7 @@
 //! Replicas that are behind, broken or gone when the primary is lost.
 
 use crate::scene::{LIMIT, Scene, at_rest, epoch, lossless, says};
-use crate::support::{Cluster, Kind, run};
+use crate::support::{Cluster, Kind, run, wait_for};
 
 /// A replica that stopped long ago is not promoted, although it is the last one alive; `status` says why. Once one that
 /// holds what was acknowledged since is back, the cluster goes on.
@@ -112,5 +112,41 @@ fn a_replica_whose_applier_is_broken_is_not_promoted() {
         drop(paused);
         assert_eq!(scene.failed_over_from("db1").await, "db3");
         scene.end().await;
+    });
+}
+
+/// As the README has it: a host is added by its agent alone once its server replicates, and replaced by leaving, new data, and joining.
+#[test]
+fn a_host_is_added_and_replaced() {
+    run("added", async |stage| {
+        let cluster = Cluster::start(&stage, lossless()).await;
+        for host in ["db1", "db2"] {
+            cluster.host(host).start(Kind::Agent);
+        }
+        let adopted = cluster
+            .wait_for_topology("adopted without db3", LIMIT, |topology| topology["members"]["db2"]["state"] == "READ")
+            .await;
+        assert!(adopted["members"]["db3"].is_null(), "{adopted}");
+        let db3 = cluster.host("db3");
+        db3.start(Kind::Agent);
+        at_rest(&cluster, "db1").await;
+
+        let before = db3.value::<String>("SELECT @@server_uuid").await;
+        db3.kill(Kind::Agent);
+        cluster.verb("db3", &["leave"]).await.expect_code(0);
+        cluster.rebuild("db3", "db1").await.expect("it can be cloned");
+        wait_for("mysqld ends", LIMIT, async || match db3.is_running(Kind::Mysqld) {
+            true => Err("it runs".to_owned()),
+            false => Ok(()),
+        })
+        .await;
+        cluster.start_mysqld("db3").await;
+        assert_ne!(db3.value::<String>("SELECT @@server_uuid").await, before, "a new server");
+        db3.execute(&["SET GLOBAL super_read_only = ON"]).await;
+        cluster.follow("db3", "db1").await;
+        db3.start(Kind::Agent);
+        at_rest(&cluster, "db1").await;
+        cluster.verb("db3", &["promote", "db3"]).await.expect_code(0);
+        at_rest(&cluster, "db3").await;
     });
 }
