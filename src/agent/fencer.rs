@@ -100,7 +100,7 @@ impl Fencer {
         let budget = time_for(self.shared.own.borrow().fencing_budget, until, started);
         warn!(event = "fencing", %reason, "makes the server read-only");
         // Its first rungs are ours, also where it turns out not to be needed.
-        self.shared.server.change(|server| server.fence_begins(started));
+        self.shared.server.change(|server| server.fence_begins_for(reason, started));
         // By itself, for the lease's end: needed until the lease is renewed. By order: whatever the lease says.
         let deadline = self.deadline.clone();
         let needed = || reason != Reason::LeaseLost || deadline.get() <= until;

@@ -188,7 +188,10 @@ impl MysqlLane {
                         server.errant = Default::default();
                     }
                 }
-                Err(error) => server.failure = Some(Failure { kind, why: error.to_string(), at: now() }),
+                Err(error) => {
+                    let touched = error.touched();
+                    server.failure = Some(Failure { kind, why: error.to_string(), at: now(), touched });
+                }
             }
             if let Some(facts) = facts {
                 server.take_reading(facts, asked, word.as_ref(), now());

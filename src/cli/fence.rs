@@ -10,10 +10,11 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::exit::Exit;
-use super::session;
+use super::session::{self, may_write_for};
 use crate::agent::watcher::{self, Watched};
 use crate::config::Config;
 use crate::core::fencing::Rung;
+use crate::core::records::Mode;
 use crate::core::view::Ensemble;
 use crate::host::state_dir::{clear_fence_marker, set_fence_marker};
 use crate::mysql::fence::Fenced;
@@ -50,6 +51,8 @@ impl Answer {
 
 /// Makes this host's server read-only now, with the whole ladder.
 pub async fn fence(config: &Config) -> Answer {
+    // Before the marker: the agent gives the lease up within a moment, and then nothing tells any more that it was here.
+    let held = may_write_for(config).is_some();
     let marked = set_fence_marker(&config.state_dir);
     let mut mysqld = watcher::watch_process(config);
     let known = timeout(FIND, mysqld.wait_for(Option::is_some)).await.is_ok_and(|found| found.is_ok());
@@ -61,7 +64,7 @@ pub async fn fence(config: &Config) -> Answer {
             .push_str(&format!("NOT MARKED: {error}; a running agent may make the server writable again: stop it\n"));
         answer.exit.get_or_insert(Exit::No);
     }
-    let (lease, text) = lease(config).await;
+    let (lease, text) = lease(config, held).await;
     answer.lease = lease;
     answer.text.push_str(&text);
     answer
@@ -96,24 +99,51 @@ async fn climb(
     }
 }
 
-/// Waits for the agent to give the lease up, where it holds it.
-async fn lease(config: &Config) -> (&'static str, String) {
+/// Waits for the agent to give the lease up, where it holds it (`held`: it did before).
+async fn lease(config: &Config, held: bool) -> (&'static str, String) {
     let Ok(mut tree) = session::open(config).await else {
-        let text =
-            "ZooKeeper cannot be reached: the lease, if this server has it, is given up when it can, or runs out\n";
+        let text = "ZooKeeper cannot be reached: the lease, if this server has it, is given up when it can, or runs out; then another \
+             server can take over\n";
         return ("unknown", text.to_owned());
     };
-    let holds = |ensemble: &Ensemble| ensemble.master.record().is_some_and(|master| master.name == config.name);
-    if !holds(&tree.now()) {
-        return ("not_held", String::new());
-    }
-    match tree.wait(GIVE_UP, |ensemble| (!holds(ensemble)).then_some(())).await {
-        Some(()) => ("given_up", "the lease is given up: another server can take over\n".to_owned()),
-        None => {
-            let text = "the lease is not given up yet (is the agent running?): another server takes over when it has run out\n";
-            ("held", text.to_owned())
+    let name = config.name.clone();
+    let holds = move |ensemble: &Ensemble| ensemble.master.record().is_some_and(|master| master.name == name);
+    let held = held || holds(&tree.now());
+    tree.wait(GIVE_UP, |ensemble| (!holds(ensemble)).then_some(())).await;
+    let ensemble = tree.now();
+    let lease = match (held, holds(&ensemble)) {
+        (_, true) => "held",
+        (true, false) => "given_up",
+        (false, false) => "not_held",
+    };
+    (lease, what_follows(&config.name, lease, &ensemble))
+}
+
+/// What has become of the role, and what comes next, a line each.
+fn what_follows(name: &str, lease: &str, ensemble: &Ensemble) -> String {
+    let topology = ensemble.topology.record();
+    let another = topology.and_then(|topology| topology.primary.as_deref()).filter(|primary| *primary != name);
+    let others = || ensemble.agents.values().map(|seen| &seen.record).filter(|agent| agent.name != name);
+    let paused = ensemble.lease.record().is_some_and(|lease| lease.paused.is_some());
+    let automatic = others().any(|agent| agent.mode == Mode::Automatic && agent.priority > 0 && !agent.fenced_by_hand);
+    let next = match another {
+        Some(primary) if lease == "given_up" => format!("{primary} has taken over"),
+        Some(primary) => format!("{primary} is the primary"),
+        None if paused => "a pause is in force: nobody takes over before 'resume' or 'promote NAME'".to_owned(),
+        None if !automatic => {
+            "nobody takes over by itself (no other agent with failover.mode automatic is here): 'promote NAME'"
+                .to_owned()
         }
-    }
+        None => "the other agents choose the best replica and promote it by themselves, within moments".to_owned(),
+    };
+    let role = match lease {
+        "given_up" => format!("the lease is given up: this server is not the primary any more; {next}"),
+        "held" => format!("the lease is not given up yet (is the agent running?); when it has run out: {next}"),
+        _ => format!("this server did not hold the lease, so no role changes; {next}"),
+    };
+    format!(
+        "{role} (see 'mysql-ha-agent status')\nuntil 'mysql-ha-agent unfence' this server follows and votes, and is no candidate\n"
+    )
 }
 
 /// Lets the server take part again.
@@ -126,5 +156,49 @@ pub fn unfence(config: &Config) -> (Exit, String) {
         }
         Ok(false) => (Exit::Done, "it was not fenced by hand\n".to_owned()),
         Err(error) => (Exit::No, format!("still fenced: {error}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::records::AgentRecord;
+    use crate::core::time::Moment;
+    use crate::core::view::{Node, Seen};
+
+    fn seen<T>(record: T) -> Seen<T> {
+        Seen { record, version: 0, owner: 0, created: 1, first_seen: Moment(0) }
+    }
+
+    /// db1 was fenced; db2 is there.
+    fn ensemble(primary: Option<&str>, mode: &str) -> Ensemble {
+        let topology = serde_json::json!({
+            "format": 1, "cluster": "c", "epoch": 2, "primary": primary, "since": "", "reason": "fenced_by_hand",
+            "members": {}, "last_writer": "db1", "durability": {"mode": "async", "sync_replicas": 1},
+        });
+        let agent: AgentRecord = serde_json::from_value(serde_json::json!({
+            "name": "db2", "address": "", "boot_id": "", "instance": "", "agent_version": "", "at": "", "priority": 100,
+            "mode": mode, "role": "replica", "row": "", "reason": "following", "detail": "",
+        }))
+        .unwrap();
+        Ensemble {
+            topology: Node::Here(seen(serde_json::from_value(topology).unwrap())),
+            agents: [("db2".to_owned(), seen(agent))].into(),
+            ..Ensemble::default()
+        }
+    }
+
+    #[test]
+    fn says_what_becomes_of_the_role() {
+        for (lease, primary, mode, parts) in [
+            ("given_up", None, "automatic", ["lease is given up", "promote it by themselves"]),
+            ("given_up", None, "manual", ["lease is given up", "'promote NAME'"]),
+            ("given_up", Some("db2"), "manual", ["lease is given up", "db2 has taken over"]),
+            ("held", Some("db1"), "automatic", ["not given up yet", "when it has run out"]),
+            ("not_held", Some("db2"), "automatic", ["no role changes", "db2 is the primary"]),
+        ] {
+            let text = what_follows("db1", lease, &ensemble(primary, mode));
+            assert!(parts.iter().all(|part| text.contains(part)) && text.contains("unfence"), "{lease}: {text}");
+        }
     }
 }

@@ -42,7 +42,7 @@ pub fn main() -> ExitCode {
         Ok(config) => config,
         Err(faults) => {
             eprintln!("{faults}");
-            return Exit::Usage.into();
+            return unusable(&cli, &faults.first());
         }
     };
     let mut builder = match cli.verb {
@@ -53,14 +53,25 @@ pub fn main() -> ExitCode {
     let runtime = match builder.worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("the runtime cannot be started: {error}");
-            return Exit::Usage.into();
+            let text = format!("the runtime cannot be started: {error}");
+            eprintln!("{text}");
+            return unusable(&cli, &text);
         }
     };
     let code = runtime.block_on(verb(cli, config));
     // Tasks that hang (a stopped mysqld) must not keep a verb from ending.
     runtime.shutdown_background();
     code
+}
+
+/// Nothing could be tried. A monitor is told on stdout, in its own codes.
+fn unusable(cli: &Cli, why: &str) -> ExitCode {
+    if !matches!(&cli.verb, Verb::Check(args) if args.nagios) {
+        return Exit::Usage.into();
+    }
+    let (code, line) = check::unknown(why);
+    print!("{line}");
+    ExitCode::from(code)
 }
 
 async fn verb(cli: Cli, config: Config) -> ExitCode {
@@ -82,7 +93,7 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
         Verb::History(args) => history_verb(&config, json, args.last.get()).await,
         Verb::Promote(args) => promote_verb(&config, json, &args, false).await,
         Verb::Config(ConfigVerb::Show) => {
-            print!("{}", config.masked_yaml());
+            show(json, &config.masked(), || config.masked_yaml());
             Exit::Done.into()
         }
         Verb::Pause(args) => {
@@ -163,13 +174,15 @@ fn fail((exit, text): (Exit, String)) -> ExitCode {
 async fn status_verb(config: &Config, json: bool, watch: bool) -> ExitCode {
     let mut tree = match session::open(config).await {
         Ok(tree) => tree,
-        Err(end) => return fail(end),
+        Err((exit, text)) => {
+            return fail((exit, format!("{text}\n{}", session::in_words(session::may_write_for(config)))));
+        }
     };
     let mut as_of = clock::wall();
     let clears = watch && !json && std::io::stdout().is_terminal();
     loop {
         let seen = tree.now();
-        let status = status::status(&config.cluster, &seen);
+        let status = status::status(config, &seen, &clock::wall());
         let newest = if seen.complete { tree.writer.history(1).await.unwrap_or_default() } else { Vec::new() };
         let status = status.with_newest(newest.last());
         if clears {

@@ -9,8 +9,9 @@ use super::loss;
 use super::session::Tree;
 use crate::core::action::{Op, Path, Record};
 use crate::core::case::Case;
+use crate::core::reason::Reason;
 use crate::core::records::{Progress, SwitchoverRequest, Topology};
-use crate::core::rows::switchover::unfit;
+use crate::core::rows::switchover::{caught_up_within, unfit};
 use crate::core::view::{Ensemble, Own, Server, View};
 use crate::host::clock;
 use crate::zookeeper::writer::Outcome;
@@ -24,6 +25,8 @@ pub struct Plan {
     pub to: Option<String>,
     /// Why nothing can be done.
     pub refused: Option<String>,
+    /// What keeps writes of the primary from finishing at this moment: waited for, and named if it lasts.
+    pub held_up: Option<String>,
     /// Every other member with what speaks for or against it.
     pub candidates: Vec<Candidate>,
     /// A planned switch waits for everything to be applied, and a promotion after a loss for enough votes: nothing. With
@@ -63,6 +66,7 @@ pub fn plan(own: &Own, ensemble: &Ensemble, wanted: Option<&str>, force: bool) -
         from: None,
         to: None,
         refused: None,
+        held_up: None,
         candidates: Vec::new(),
         would_be_lost: "nothing".to_owned(),
         after_loss: false,
@@ -78,6 +82,7 @@ pub fn plan(own: &Own, ensemble: &Ensemble, wanted: Option<&str>, force: bool) -
         return loss::plan(plan, &case, topology, wanted);
     }
     plan.from = topology.primary.clone();
+    plan.held_up = plan.from.as_ref().and_then(|name| case.agent(name)?.server.as_ref()?.blocked.clone());
     plan.candidates = candidates(&case, topology);
     plan.refused = if force {
         Some("a planned switch without any loss is possible: leave out --allow-data-loss".to_owned())
@@ -85,7 +90,7 @@ pub fn plan(own: &Own, ensemble: &Ensemble, wanted: Option<&str>, force: bool) -
         wanted.and_then(|name| unfit(&case, topology, name))
     };
     if plan.refused.is_none() {
-        plan.to = wanted.map(str::to_owned).or_else(|| best(ensemble, &plan.candidates));
+        plan.to = wanted.map(str::to_owned).or_else(|| best(&case, &plan.candidates));
         if plan.to.is_none() {
             plan.refused = Some("no replica could take over".to_owned());
         }
@@ -108,12 +113,15 @@ fn candidates(case: &Case<'_>, topology: &Topology) -> Vec<Candidate> {
         .collect()
 }
 
-/// The fit one with the highest priority, then the least lag.
-fn best(ensemble: &Ensemble, candidates: &[Candidate]) -> Option<String> {
-    let key = |name: &str| {
-        let agent = ensemble.agents.get(name).map(|seen| &seen.record);
-        let lag = agent.and_then(|agent| agent.server.as_ref()?.lag_ms).unwrap_or(u64::MAX);
-        (std::cmp::Reverse(agent.map_or(0, |agent| agent.priority)), lag, name.to_owned())
+/// The best of those that are fit: one that has caught up before one that has not (the least lag first), then the highest priority,
+/// then the name. Among those that have caught up the heartbeat's age is noise, and so is what each had received when it was last
+/// heard of: they would be chosen by when they published.
+fn best(case: &Case<'_>, candidates: &[Candidate]) -> Option<String> {
+    let key = |name: &String| {
+        let agent = case.agent(name);
+        let lag = agent.and_then(|agent| agent.server.as_ref()?.lag_ms).map_or(Duration::MAX, Duration::from_millis);
+        let behind = if lag <= caught_up_within(case) { Duration::ZERO } else { lag };
+        (behind, std::cmp::Reverse(agent.map_or(0, |agent| agent.priority)), name.clone())
     };
     candidates
         .iter()
@@ -135,6 +143,11 @@ impl Plan {
             }
             _ => String::new(),
         };
+        if let (Some(by), Some(from)) = (&self.held_up, &self.from) {
+            text.push_str(&format!(
+                "at this moment a write of {from} does not finish: {by}; a switch waits for that, up to --timeout\n"
+            ));
+        }
         if let Some(why) = &self.second_writer {
             text.push_str(&format!("A SECOND WRITER CANNOT BE EXCLUDED: {why}\n"));
         }
@@ -208,6 +221,11 @@ const SILENCE: Duration = Duration::from_secs(2);
 fn waits_for(ensemble: &Ensemble, request: &SwitchoverRequest) -> String {
     if request.after_loss {
         return format!("waits for the agent of {} to win the race ...", request.to);
+    }
+    // It has begun, and says what it waits for itself.
+    let says = ensemble.agents.get(&request.from).map(|seen| &seen.record);
+    if let Some(agent) = says.filter(|agent| agent.reason == Reason::Switchover) {
+        return format!("{}: {} ...", request.from, agent.detail);
     }
     let seen = ensemble.lease.here().filter(|lease| lease.record.name == request.from && !lease.record.released);
     let renewed = seen.map_or_else(

@@ -9,7 +9,10 @@ use tokio::time::timeout;
 use super::exit::Exit;
 use crate::config::Config;
 use crate::core::action::{Op, Purpose, Write};
+use crate::core::time::Moment;
 use crate::core::view::Ensemble;
+use crate::host::clock;
+use crate::host::lease_file::{self, LeaseFile, LeaseState};
 use crate::zookeeper::viewer::Viewer;
 use crate::zookeeper::writer::{Outcome, Writer};
 
@@ -41,6 +44,34 @@ pub async fn open(config: &Config) -> Result<Tree, (Exit, String)> {
         return Err((Exit::ZooKeeperUnreachable, text));
     }
     Ok(Tree { viewer, writer, view })
+}
+
+/// How long this host's server may take writes from now on, by its agent's lease file: all that can be known without
+/// ZooKeeper. None where it may take none.
+#[must_use]
+pub fn may_write_for(config: &Config) -> Option<Duration> {
+    let path = LeaseFile::path_in(&config.run_dir, &config.cluster, &config.name);
+    let state = lease_file::read(&path).ok().flatten().and_then(Result::ok)?;
+    left(&state, &clock::boot_id().ok()?, clock::now())
+}
+
+/// A moment of another boot means nothing in this one.
+fn left(state: &LeaseState, boot_id: &str, now: Moment) -> Option<Duration> {
+    let until = state.until.filter(|until| state.boot_id == boot_id && *until > now)?;
+    Some(until.until(now))
+}
+
+/// The same for people.
+#[must_use]
+pub fn in_words(left: Option<Duration>) -> String {
+    match left {
+        Some(left) => format!(
+            "this host's server may take writes for {:.1} s more; with failover.failsafe each heartbeat that replicas acknowledge moves \
+             that on",
+            left.as_secs_f64()
+        ),
+        None => "this host's server may take no writes, by its agent's lease file".to_owned(),
+    }
 }
 
 impl Tree {
@@ -76,5 +107,24 @@ impl Tree {
     /// One write.
     pub async fn write(&self, op: Op) -> Outcome {
         self.writer.commit(&Write { purpose: Purpose::Progress, ops: vec![op] }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_of_this_boot_that_has_not_ended_lets_the_server_write() {
+        let now = Moment(5_000_000_000);
+        let state = |boot_id: &str, until| {
+            let boot_id = boot_id.to_owned();
+            LeaseState { sequence: 1, until, paused: None, pid: 1, boot_id, instance: "i".into() }
+        };
+        let in_two = Some(now + Duration::from_secs(2));
+        assert_eq!(left(&state("b", in_two), "b", now), Some(Duration::from_secs(2)));
+        for none in [state("another", in_two), state("b", Some(now)), state("b", None)] {
+            assert_eq!(left(&none, "b", now), None, "{none:?}");
+        }
     }
 }

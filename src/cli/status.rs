@@ -1,13 +1,17 @@
 //! `status` and `history`: the cluster as people and scripts read it.
 
+use std::time::Duration;
+
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::exit::Exit;
+use crate::config::Config;
 use crate::core::gtid::GtidSet;
 use crate::core::reason::Reason;
 use crate::core::records::{AgentRecord, DurabilityMode, HistoryRecord, MemberState, Mode, Topology};
 use crate::core::rows::shut_out;
+use crate::core::time::Wall;
 use crate::core::view::{Ensemble, Node};
 
 /// The cluster at one moment; the JSON form of `status --json`.
@@ -50,23 +54,71 @@ pub struct MemberStatus {
     pub agent: Option<AgentRecord>,
     /// Received and not yet applied transactions.
     pub unapplied: Option<u64>,
+    /// How long ago `agent` was written, where that is longer than an agent that lives would let pass: its last word, then. By the
+    /// wall clocks of two hosts, so for people alone. Unit: milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_word_ms: Option<u64>,
 }
 
-/// Builds the status from the tree.
+impl MemberStatus {
+    /// What its agent says; of one that has fallen silent, its last word and how old that is.
+    fn says(&self) -> String {
+        let detail = self.agent.as_ref().map_or("-", |agent| &agent.detail);
+        match self.last_word_ms {
+            Some(ms) => format!("its agent's last word, {:.0} s ago: {detail}", ms as f64 / 1000.0),
+            None => detail.to_owned(),
+        }
+    }
+}
+
+/// How old a record may be before it counts as an agent's last word: it writes one with each renewal.
+fn lives_within(config: &Config) -> Duration {
+    config.zookeeper.renew_interval + config.zookeeper.op_timeout * 3
+}
+
+/// How long a member may take to follow after a planned switch before that is a problem.
+const RETURNING: Duration = Duration::from_secs(10);
+
+/// What lies between two wall clocks; none where the second is not later, or one makes no sense.
+fn between(earlier: &Wall, later: &Wall) -> Option<Duration> {
+    let (earlier, later): (jiff::Timestamp, jiff::Timestamp) = (earlier.0.parse().ok()?, later.0.parse().ok()?);
+    Duration::try_from(later.duration_since(earlier)).ok()
+}
+
+/// Builds the status from the tree, at `now`.
 #[must_use]
-pub fn status(cluster: &str, ensemble: &Ensemble) -> Status {
+pub fn status(config: &Config, ensemble: &Ensemble, now: &Wall) -> Status {
+    of(&config.cluster, ensemble, now, lives_within(config))
+}
+
+fn of(cluster: &str, ensemble: &Ensemble, now: &Wall, lives_within: Duration) -> Status {
     let topology = ensemble.topology.record();
     let mut names: Vec<&String> = topology.map(|topology| topology.members.keys().collect()).unwrap_or_default();
     names.extend(ensemble.agents.keys());
     names.sort_unstable();
     names.dedup();
-    let members: Vec<MemberStatus> = names.into_iter().map(|name| member(name, ensemble)).collect();
-    let problems = problems(ensemble, &members);
+    let mut members: Vec<MemberStatus> = names.into_iter().map(|name| member(name, ensemble)).collect();
+    for member in &mut members {
+        let age = member.agent.as_ref().and_then(|agent| between(&agent.at, now)).filter(|age| *age > lives_within);
+        member.last_word_ms = age.and_then(|age| u64::try_from(age.as_millis()).ok());
+    }
+    let switched = topology.is_some_and(|topology| {
+        let planned = matches!(topology.reason, Reason::Switchover | Reason::SwitchoverUndone);
+        planned && between(&topology.since, now).is_some_and(|age| age < RETURNING)
+    });
+    let (returning, others): (Vec<&MemberStatus>, Vec<&MemberStatus>) =
+        members.iter().partition(|member| switched && returns(member));
+    let problems = problems(ensemble, &others);
+    let warnings = returning
+        .iter()
+        .map(|member| format!("{}: comes back as a replica after the switch: {}", member.name, member.says()))
+        .chain(warnings(&members))
+        .collect();
     Status {
         cluster: cluster.to_owned(),
         healthy: problems.is_empty(),
         problems,
-        warnings: warnings(&members),
+        warnings,
         epoch: topology.map_or(0, |topology| topology.epoch),
         primary: topology.and_then(|topology| topology.primary.clone()),
         since: topology.map(|topology| topology.since.0.clone()),
@@ -90,14 +142,29 @@ fn member(name: &str, ensemble: &Ensemble) -> MemberStatus {
         state: recorded.map(|member| member.state),
         unapplied: server.map(|server| server.retrieved.subtract(&server.executed).count()),
         agent,
+        last_word_ms: None,
     }
+}
+
+/// A member that does not follow the new primary yet, and that nothing keeps from it.
+fn returns(member: &MemberStatus) -> bool {
+    let Some(agent) = member.agent.as_ref().filter(|_| member.last_word_ms.is_none()) else { return false };
+    let on_its_way = matches!(
+        agent.reason,
+        Reason::Switchover | Reason::HeldBack | Reason::WaitingForPrimary | Reason::Repointing | Reason::Following
+    );
+    let server = agent.server.as_ref();
+    member.state == Some(MemberState::Na)
+        && on_its_way
+        && !agent.fenced_by_hand
+        && server.is_some_and(|server| server.healthy && server.errant.is_empty())
 }
 
 /// What to do with a `topology` that is no valid record (the node can be written by whoever may).
 pub(super) const UNREADABLE_TOPOLOGY: &str = "no role changes until it can: put the record back, or delete the node while \
      the primary takes writes, and the running set is adopted anew";
 
-fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
+fn problems(ensemble: &Ensemble, members: &[&MemberStatus]) -> Vec<String> {
     let mut problems = Vec::new();
     let leaderless = ensemble.topology.record().is_some_and(|topology| topology.primary.is_none());
     match &ensemble.topology {
@@ -134,20 +201,23 @@ fn problems(ensemble: &Ensemble, members: &[MemberStatus]) -> Vec<String> {
                         | Reason::ReplicationBroken
                 ) =>
             {
-                problems.push(format!("{}: {}", member.name, agent.detail));
+                problems.push(format!("{}: {}", member.name, member.says()));
             }
             (Some(agent), _) if agent.fenced_by_hand => {
-                problems
-                    .push(format!("{}: fenced by hand, no candidate until 'unfence'; {}", member.name, agent.detail));
+                problems.push(format!(
+                    "{}: fenced by hand, no candidate until 'unfence'; {}",
+                    member.name,
+                    member.says()
+                ));
             }
-            (Some(agent), Some(MemberState::Na) | None) => problems.push(format!("{}: {}", member.name, agent.detail)),
+            (Some(_), Some(MemberState::Na) | None) => problems.push(format!("{}: {}", member.name, member.says())),
             (Some(agent), Some(_))
                 if agent.server.as_ref().is_none_or(|server| !server.healthy || !server.errant.is_empty()) =>
             {
-                problems.push(format!("{}: {}", member.name, agent.detail));
+                problems.push(format!("{}: {}", member.name, member.says()));
             }
             // Who waits for what, in full: the table has no room for it.
-            (Some(agent), Some(_)) if leaderless => problems.push(format!("{}: {}", member.name, agent.detail)),
+            (Some(_), Some(_)) if leaderless => problems.push(format!("{}: {}", member.name, member.says())),
             _ => {}
         }
     }
@@ -281,7 +351,7 @@ impl Status {
                 server.and_then(|server| server.lag_ms).map_or_else(dash, |ms| format!("{:.1} s", ms as f64 / 1000.0)),
                 member.unapplied.map_or_else(dash, |count| count.to_string()),
                 server.map_or_else(dash, |server| server.version.clone()),
-                agent.map_or_else(dash, |agent| shortened(&agent.detail)),
+                shortened(&member.says()),
             ]);
         }
         text.push_str(&table.to_string());
@@ -323,4 +393,70 @@ pub fn history_text(records: &[HistoryRecord]) -> String {
         ]);
     }
     format!("{table}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::time::Moment;
+    use crate::core::view::Seen;
+
+    fn seen<T>(record: T) -> Seen<T> {
+        Seen { record, version: 0, owner: 0, created: 1, first_seen: Moment(0) }
+    }
+
+    fn at(second: u32) -> Wall {
+        Wall(format!("2026-11-30T10:00:{second:02}.000Z"))
+    }
+
+    /// db2 has just taken over from db1, whose agent says `reason`; both were written at second 10.
+    fn switched(reason: &str) -> Ensemble {
+        let member = |state: &str| serde_json::json!({"address": "10.0.0.1:3306", "server_uuid": "u", "state": state});
+        let topology = serde_json::json!({
+            "format": 1, "cluster": "c", "epoch": 2, "primary": "db2", "since": at(10), "reason": "switchover",
+            "members": {"db1": member("NA"), "db2": member("READ_WRITE")}, "last_writer": "db2",
+            "durability": {"mode": "async", "sync_replicas": 1},
+        });
+        let agent = |name: &str, reason: &str| {
+            let json = serde_json::json!({
+                "name": name, "address": "10.0.0.1:3306", "boot_id": "b", "instance": "i", "agent_version": "0", "at": at(10),
+                "priority": 100, "role": "replica", "row": "F5", "reason": reason, "detail": "points its replication at db2",
+                "server": {"server_uuid": name, "server_id": 1, "version": "9.7.0", "healthy": true, "writable": false,
+                           "executed": "", "retrieved": ""},
+            });
+            (name.to_owned(), seen(serde_json::from_value(json).unwrap()))
+        };
+        Ensemble {
+            topology: Node::Here(seen(serde_json::from_value(topology).unwrap())),
+            agents: [agent("db1", reason), agent("db2", "primary")].into(),
+            complete: true,
+            ..Ensemble::default()
+        }
+    }
+
+    fn seen_at(ensemble: &Ensemble, second: u32) -> Status {
+        of("c", ensemble, &at(second), Duration::from_secs(30))
+    }
+
+    #[test]
+    fn a_member_that_returns_after_a_switch_is_no_problem_for_seconds() {
+        let status = seen_at(&switched("repointing"), 12);
+        assert!(status.healthy && status.warnings[0].contains("comes back as a replica"), "{status:?}");
+        let late = seen_at(&switched("repointing"), 21);
+        assert!(!late.healthy && late.problems == ["db1: points its replication at db2"], "{late:?}");
+        assert!(!seen_at(&switched("diverged"), 12).healthy, "something keeps it from it");
+    }
+
+    #[test]
+    fn a_last_word_says_how_old_it_is() {
+        let ensemble = switched("diverged");
+        let said = |second, lives_within| {
+            let status = of("c", &ensemble, &at(second), Duration::from_secs(lives_within));
+            (status.problems[0].clone(), status.members[0].last_word_ms)
+        };
+        assert_eq!(said(14, 4), ("db1: points its replication at db2".into(), None));
+        let text = "db1: its agent's last word, 17 s ago: points its replication at db2".to_owned();
+        assert_eq!(said(27, 4), (text, Some(17_000)));
+        assert_eq!(said(5, 4).1, None, "a clock that is ahead says nothing");
+    }
 }

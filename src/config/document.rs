@@ -85,6 +85,11 @@ impl<'de> Visitor<'de> for NodeVisitor {
         Ok(Node::Null)
     }
 
+    /// A text without any value: empty, or comments alone.
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
     fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
         Ok(Node::Flag(value))
     }

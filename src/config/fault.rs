@@ -32,23 +32,26 @@ impl Faults {
     }
 }
 
+impl Faults {
+    /// The first of them as it is displayed.
+    #[must_use]
+    pub fn first(&self) -> String {
+        self.faults.first().map(|fault| self.in_line(fault)).unwrap_or_default()
+    }
+
+    /// `agent.yaml:12: failover.durability: what is wrong — what to do`.
+    fn in_line(&self, fault: &Fault) -> String {
+        let line = fault.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let key = if fault.key.is_empty() { String::new() } else { format!(": {}", fault.key) };
+        format!("{}{line}{key}: {} — {}", self.file, fault.what, fault.mend)
+    }
+}
+
 impl fmt::Display for Faults {
-    /// One line a fault: `agent.yaml:12: failover.durability: what is wrong — what to do`.
+    /// One line a fault.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, fault) in self.faults.iter().enumerate() {
-            if i > 0 {
-                writeln!(f)?;
-            }
-            f.write_str(&self.file)?;
-            if let Some(line) = fault.line {
-                write!(f, ":{line}")?;
-            }
-            if !fault.key.is_empty() {
-                write!(f, ": {}", fault.key)?;
-            }
-            write!(f, ": {} — {}", fault.what, fault.mend)?;
-        }
-        Ok(())
+        let lines: Vec<String> = self.faults.iter().map(|fault| self.in_line(fault)).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 

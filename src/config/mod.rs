@@ -116,7 +116,12 @@ pub fn parse(text: &str, file_name: &str, env: &dyn Fn(&str) -> Option<String>) 
         let mend = "look at that line and the one above: indentation by spaces, a missing colon or quote".into();
         Faults::new(file_name, vec![Fault { line, key: String::new(), what, mend }])
     })?;
-    if !matches!(document.root, Node::Map(_) | Node::Null) {
+    if matches!(document.root, Node::Null) {
+        let what = "is empty: no key is set".into();
+        let mend = "copy agent.yaml.example there and edit it; the README has the smallest file that works".into();
+        return Err(Faults::new(file_name, vec![Fault { line: None, key: String::new(), what, mend }]));
+    }
+    if !matches!(document.root, Node::Map(_)) {
         let what = format!("holds {}, not keys", document.root.kind());
         let mend = "write keys and values as in agent.yaml.example".into();
         return Err(Faults::new(file_name, vec![Fault { line: Some(1), key: String::new(), what, mend }]));
@@ -159,6 +164,12 @@ impl Config {
     /// the file or variable it came from.
     #[must_use]
     pub fn masked_yaml(&self) -> String {
+        serde_yaml::to_string(&self.masked()).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
+    }
+
+    /// The same as a tree, for `--json`.
+    #[must_use]
+    pub fn masked(&self) -> impl serde::Serialize + use<> {
         let mut root = serde_yaml::Mapping::new();
         for key in KEYS {
             let is_tag = key.path == keys::TAGS;
@@ -175,7 +186,7 @@ impl Config {
                 insert(&mut root, &parts, value.written());
             }
         }
-        serde_yaml::to_string(&root).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
+        root
     }
 
     /// Which keys differ in `new`, and what a reload does with each.

@@ -111,9 +111,27 @@ impl Server {
         self.facts = Some((facts, asked));
     }
 
-    /// A fence of ours begins: its first rungs are ours, also where it turns out not to be needed.
+    /// A fence of ours begins, or the closing for a planned switch: its first rungs are ours, also where it turns out not to be
+    /// needed.
     pub fn fence_begins(&mut self, now: Moment) {
+        self.fence_for = self.fence_begun.and(self.fence_for);
         self.fence_begun = Some(now);
+    }
+
+    /// The same with what has led to it.
+    pub fn fence_begins_for(&mut self, reason: Reason, now: Moment) {
+        self.fence_begins(now);
+        self.fence_for = Some(reason);
+    }
+
+    /// What has led to the end of a mysqld that is not running any more: a fence of ours whose last rung it was, else itself.
+    #[must_use]
+    pub fn exit_cause(&self) -> Reason {
+        match self.fence_begun.and(self.fence_for) {
+            _ if self.fenced_by_hand => Reason::FencedByHand,
+            Some(reason) => reason,
+            None => Reason::MysqlDown,
+        }
     }
 
     /// A fence has returned by then: the server is read-only, or dead.
@@ -263,6 +281,21 @@ mod tests {
         server.take_reading(facts(true), Moment(120), Some(&under_way), Moment(121));
         assert_eq!(server.fenced, None);
         assert!(server.facts.as_ref().is_some_and(|(facts, _)| facts.super_read_only));
+    }
+
+    #[test]
+    fn a_mysqld_that_a_fence_has_ended_was_not_lost_by_itself() {
+        let mut server = server(false, 5);
+        assert_eq!(server.exit_cause(), Reason::MysqlDown);
+        server.fence_begins_for(Reason::MysqlSilent, Moment(6));
+        assert_eq!(server.exit_cause(), Reason::MysqlSilent);
+        // Not needed after all, and seen to take writes; then a closing for a switch, in which it dies.
+        server.take_reading(facts(false), Moment(7), None, Moment(7));
+        assert_eq!(server.exit_cause(), Reason::MysqlDown);
+        server.fence_begins(Moment(8));
+        assert_eq!(server.exit_cause(), Reason::MysqlDown);
+        server.fenced_by_hand = true;
+        assert_eq!(server.exit_cause(), Reason::FencedByHand);
     }
 
     #[test]

@@ -254,6 +254,19 @@ pub struct Switch {
     pub deadline: Moment,
     /// When the server was asked to become read-only.
     pub closing: Option<Moment>,
+    /// The last try to become read-only, where it has failed.
+    pub failed: Option<FailedClose>,
+}
+
+/// A try to become read-only for a planned switch that came to nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailedClose {
+    /// Why, in words.
+    pub why: String,
+    /// How many such tries have held writes up so far.
+    pub tries: u32,
+    /// Not before then is it tried again: writes go on meanwhile.
+    pub again: Moment,
 }
 
 /// An attempt to follow.

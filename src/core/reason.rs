@@ -25,6 +25,15 @@ macro_rules! reasons {
                 match code { $($code => Reason::$variant,)+ _ => Reason::Unknown }
             }
 
+            /// What it means, in a sentence: the list in the README is made of these.
+            #[must_use]
+            pub fn says(self) -> &'static str {
+                match self {
+                    $(Reason::$variant => concat!($($doc),+).trim_ascii(),)+
+                    Reason::Unknown => "A code written by a newer version.",
+                }
+            }
+
             /// The code as it stands in records, logs and metrics.
             #[must_use]
             pub fn code(self) -> &'static str {

@@ -213,6 +213,8 @@ pub struct Server {
     /// A fence of ours, or of the guard, has begun since the server was opened last, and may have come to its end or not: a
     /// read-only that is found is ours, and nothing is proven by it.
     pub fence_begun: Option<Moment>,
+    /// Why that fence was begun, where a cause has led to it: a mysqld that it ends at the last was not lost by itself.
+    pub fence_for: Option<Reason>,
     /// When a fence was last known to have returned. Commits that it waited for have ended until then, so an earlier
     /// reading lacks them.
     pub fenced_at: Option<Moment>,
@@ -321,6 +323,8 @@ pub struct Failure {
     pub why: String,
     /// When.
     pub at: Moment,
+    /// Whether anything may have been changed on the server before it failed.
+    pub touched: bool,
 }
 
 /// What the probes say of our server (made by [`super::health`]).

@@ -21,6 +21,8 @@ pub struct Session {
     pub holds: bool,
     /// The beginning of its statement.
     pub statement: String,
+    /// For how long it has been doing that, or nothing. Whole seconds, rounded by the server: 2 or more is more than one.
+    pub seconds: u64,
 }
 
 /// A commit waits for semi-sync.
@@ -88,6 +90,13 @@ impl Session {
             || matches!(self.command.as_str(), "Daemon" | "Binlog Dump" | "Binlog Dump GTID" | "Register Replica")
     }
 
+    /// Has been holding for more than a second what read-only has to wait for. What it took within this second may be an ordinary
+    /// statement, which is over in a moment.
+    #[must_use]
+    pub fn holds_up(&self) -> bool {
+        self.holds && !self.is_systems() && self.seconds >= 2
+    }
+
     fn in_words(&self) -> String {
         let does = match (self.state.as_str(), self.statement.as_str()) {
             ("", "") => "idle in a transaction or with locks".to_owned(),
@@ -104,7 +113,8 @@ impl Session {
 /// # Errors
 /// See [`Fault`].
 pub async fn sessions(line: &mut Line, limit: Duration) -> Result<Vec<Session>, Fault> {
-    let sql = "SELECT p.ID AS id, p.USER AS user, p.COMMAND AS command, p.STATE AS state, LEFT(p.INFO, 120) AS statement, \
+    let sql = "SELECT p.ID AS id, p.USER AS user, p.COMMAND AS command, p.STATE AS state, \
+         p.TIME AS seconds, LEFT(p.INFO, 120) AS statement, \
          t.THREAD_ID IN (SELECT l.OWNER_THREAD_ID FROM performance_schema.metadata_locks l \
          WHERE l.LOCK_STATUS = 'GRANTED' AND l.OBJECT_TYPE IN ('GLOBAL', 'COMMIT')) AS holds \
          FROM performance_schema.processlist p JOIN performance_schema.threads t ON t.PROCESSLIST_ID = p.ID \
@@ -119,8 +129,17 @@ fn session(row: &Row) -> Session {
         command: row.text_or_empty("command"),
         state: row.text_or_empty("state"),
         holds: row.is_on("holds"),
+        seconds: row.number("seconds").unwrap_or(0),
         statement: row.text_or_empty("statement").split_whitespace().collect::<Vec<_>>().join(" "),
     }
+}
+
+/// Those that hold what others wait for, and wait for nothing themselves, in words; empty where nobody does.
+#[must_use]
+pub fn holders_in_words(sessions: &[Session]) -> String {
+    let holds =
+        |session: &&Session| session.holds && !session.is_systems() && !session.state.starts_with("Waiting for");
+    sessions.iter().filter(holds).take(3).map(Session::in_words).collect::<Vec<_>>().join("; ")
 }
 
 /// The likely culprits among the sessions, in words; for a message.
@@ -156,6 +175,7 @@ mod tests {
             command: "Query".into(),
             state: state.into(),
             holds: true,
+            seconds: 0,
             statement: statement.into(),
         };
         let account = session("waiting for handler commit", "create user late IDENTIFIED BY 'secret'");
@@ -175,8 +195,28 @@ mod tests {
             state: String::new(),
             holds: true,
             statement: "SELECT 1".into(),
+            seconds: 0,
         };
         let all = [session("repl", "Binlog Dump GTID"), session("event_scheduler", "Daemon"), session("app", "Sleep")];
         assert_eq!(in_words(&all), "session 1 of app: SELECT 1");
+    }
+
+    #[test]
+    fn who_holds_for_long_is_told_from_who_writes_just_now() {
+        let session = |command: &str, state: &str, seconds| Session {
+            id: 7,
+            user: "app".into(),
+            command: command.into(),
+            state: state.into(),
+            holds: true,
+            statement: String::new(),
+            seconds,
+        };
+        assert!(session("Sleep", "", 2).holds_up() && session("Query", "copy to tmp table", 60).holds_up());
+        // 1 is anything between nothing and two seconds.
+        assert!(!session("Query", "updating", 1).holds_up() && !session("Binlog Dump GTID", "", 60).holds_up());
+        assert!(!Session { holds: false, ..session("Sleep", "", 60) }.holds_up());
+        let all = [session("Query", "Waiting for global read lock", 60), session("Sleep", "", 3)];
+        assert_eq!(holders_in_words(&all), "session 7 of app: idle in a transaction or with locks");
     }
 }

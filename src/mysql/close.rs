@@ -1,5 +1,8 @@
 //! Becoming read-only in an orderly way: within a limit, or not at all.
 //!
+//! Before it is tried the sessions are looked at: whoever has held a lock for more than a second that read-only has to wait for
+//! (`LOCK TABLES`, a read lock, a long statement) would only cost the others their writes for the length of the limit.
+//!
 //! `SET GLOBAL super_read_only=ON` waits for commits in flight and for sessions with locks, and keeps new writes
 //! waiting meanwhile. Ended half way it may have set `read_only` already; whoever goes back to writing has to undo
 //! that too, and an outcome that is not known has to be read back.
@@ -24,6 +27,9 @@ pub(crate) async fn close(control: &mut Control, limit: Duration) -> Result<Done
     }
     // The killer is opened before it is needed: 25 ms for a login are too long in the middle of a switch.
     control.killer.open(STEP).await.doing("opening the connection that could end it")?;
+    if let Some(blockers) = held_up(control).await {
+        return Err(ControlError::HeldUp { blockers });
+    }
     let mut connection = match control.line.take() {
         Some(connection) => connection,
         None => super::connect::Connection::open(control.line.target(), STEP).await.doing("connecting")?,
@@ -42,6 +48,24 @@ pub(crate) async fn close(control: &mut Control, limit: Duration) -> Result<Done
         return closed(control, &after);
     }
     Err(ControlError::NotInForce("super_read_only was set and is off again; somebody else clears it".into()))
+}
+
+/// Between two looks at the sessions.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Who would hold read-only up. Locks and sessions are not read at one moment, so whoever was idle for long and is writing just
+/// now looks like one that sits on its locks: only who is seen twice does.
+async fn held_up(control: &mut Control) -> Option<String> {
+    // Without the privilege to look it is tried, as far as its limit goes.
+    let mut first = blockers::sessions(&mut control.killer, STEP).await.ok()?;
+    first.retain(blockers::Session::holds_up);
+    if first.is_empty() {
+        return None;
+    }
+    tokio::time::sleep(LOOK_AGAIN).await;
+    let mut again = blockers::sessions(&mut control.killer, STEP).await.ok()?;
+    again.retain(|session| session.holds_up() && first.iter().any(|before| before.id == session.id));
+    (!again.is_empty()).then(|| blockers::in_words(&again))
 }
 
 /// The final set comes in the row that shows the server read-only: the release waits for nothing else.

@@ -147,11 +147,10 @@ impl Row {
         self.value(column)
     }
 
-    /// Whether any column's text contains `part`: for statements whose column names carry data (`SHOW GRANTS`).
+    /// The first column as text: for statements whose column names carry data (`SHOW GRANTS`).
     #[must_use]
-    pub fn any_contains(&self, part: &str) -> bool {
-        (0..self.0.len())
-            .any(|column| matches!(self.0.get_opt::<String, usize>(column), Some(Ok(text)) if text.contains(part)))
+    pub fn first_text(&self) -> Option<String> {
+        self.0.get_opt(0).and_then(Result::ok)
     }
 
     /// The column as text, empty for NULL or no such column.

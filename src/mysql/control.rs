@@ -105,10 +105,16 @@ pub enum ControlError {
         missing: GtidSet,
     },
     /// The server did not become read-only in time; it is as writable as before.
-    #[error("the server did not become read-only within {} ms and takes writes as before; in the way: {blockers}", limit.as_millis())]
+    #[error("the server did not become read-only within {} ms and takes writes again; in the way: {blockers}", limit.as_millis())]
     NotClosed {
         /// The limit.
         limit: Duration,
+        /// Who is in the way.
+        blockers: String,
+    },
+    /// Somebody would keep the server from becoming read-only, and all writes from finishing meanwhile: not even tried.
+    #[error("read-only would have to wait for {blockers}")]
+    HeldUp {
         /// Who is in the way.
         blockers: String,
     },
@@ -118,6 +124,14 @@ pub enum ControlError {
     /// A change was made without an error and did not come about.
     #[error("{0}")]
     NotInForce(String),
+}
+
+impl ControlError {
+    /// Whether anything may have been changed, or held up, before it failed.
+    #[must_use]
+    pub fn touched(&self) -> bool {
+        !matches!(self, Self::HeldUp { .. })
+    }
 }
 
 /// Says what was being done when a statement failed.

@@ -375,6 +375,7 @@ mod tests {
             state: String::new(),
             holds,
             statement: statement.into(),
+            seconds: 0,
         }
     }
 

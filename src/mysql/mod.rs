@@ -10,6 +10,7 @@
 //! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`], `events` hold the larger ones) |
 //! | [`accounts`] | shuts a member out by its replication account, and lets it in again |
 //! | `binlog` | where replicas begin to read |
+//! | [`grants`] | what our account may do, by itself and by its roles |
 //! | [`leave`] | a server leaves the product's care |
 //! | `semisync` | both sides of semi-synchronous replication |
 //! | [`fence`] | makes our server read-only whatever it takes, on connections of its own |
@@ -30,6 +31,7 @@ pub mod facts;
 pub mod fault;
 pub mod fence;
 pub mod follow;
+pub mod grants;
 pub mod leave;
 pub mod open;
 pub mod probe;

@@ -289,7 +289,7 @@ impl Prober {
             Err(fault) => return outcome_of(&fault),
         };
         match cause(&sessions, &self.replace_into("heartbeat")) {
-            Cause::Lock(by) => Outcome::Blocked { by: by.to_owned() },
+            Cause::Lock(by) => Outcome::Blocked { by: with_holders(by, &sessions) },
             Cause::Acknowledgement => self.engine_lives(blockers::without_acknowledgement(&sessions), limit).await,
             Cause::Server(state) => Outcome::Failure { why: format!("a write hangs in the server ({state})") },
         }
@@ -316,7 +316,7 @@ impl Prober {
                 self.local = Writer::Busy(task);
                 let sessions = blockers::sessions(&mut self.side, limit).await.unwrap_or_default();
                 match cause(&sessions, &replace) {
-                    Cause::Lock(by) => Outcome::Blocked { by: by.to_owned() },
+                    Cause::Lock(by) => Outcome::Blocked { by: with_holders(by, &sessions) },
                     _ => Outcome::Failure { why: "writes hang, also those that need no replica".to_owned() },
                 }
             }
@@ -345,6 +345,14 @@ fn cause(sessions: &[Session], beginning: &str) -> Cause {
         (None, false) => {
             Cause::Server(ours.map_or_else(|| "not in the process list".into(), |ours| ours.state.clone()))
         }
+    }
+}
+
+/// What a write waits for, with whoever holds it.
+fn with_holders(by: &str, sessions: &[Session]) -> String {
+    match blockers::holders_in_words(sessions).as_str() {
+        "" => by.to_owned(),
+        holders => format!("{by}: {holders}"),
     }
 }
 
@@ -398,6 +406,7 @@ mod tests {
             state: state.into(),
             holds: false,
             statement: statement.into(),
+            seconds: 0,
         }
     }
 

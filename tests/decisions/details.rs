@@ -177,7 +177,8 @@ fn interleaving_09_a_setting_that_gives_up_is_mended_and_proves_nothing() {
         w.view.server.heartbeat = Some(beat_at(NOW + Duration::from_millis(1)));
         weak(w);
         // Tried a moment ago, in vain: the rows below are asked.
-        w.view.server.failure = Some(Failure { kind: MysqlKind::AwaitAcknowledgements, why: "no".into(), at: NOW });
+        w.view.server.failure =
+            Some(Failure { kind: MysqlKind::AwaitAcknowledgements, why: "no".into(), at: NOW, touched: true });
     });
     assert_eq!(removing.step().row, "P11");
 }
@@ -248,6 +249,54 @@ fn what_was_lost_stays_until_a_primary_was_named() {
     world.topology().lost = lost;
     let decision = world.step();
     assert_eq!((decision.row, next_topology(&decision).lost), ("R2", Default::default()));
+}
+
+/// The limit of a planned switch is for waiting; writes are held up for seconds, however long it is.
+#[test]
+fn a_planned_switch_holds_writes_up_for_seconds_at_the_most() {
+    let mut world = asked().with(|w| {
+        w.memory.switch = Some(switch(None));
+        w.view.ensemble.agents.get_mut("db2").unwrap().first_seen = NOW;
+        w.held().until = NOW + Duration::from_secs(60);
+    });
+    let decision = world.step();
+    let limit = decision.outcome.actions.iter().find_map(|action| match action {
+        Action::Mysql(MysqlAction::Close { limit }) => Some(*limit),
+        _ => None,
+    });
+    assert_eq!(limit, Some(Duration::from_secs(1)));
+    // It fails: the heartbeat goes on, and so do the others' writes. What is answered in the end names what was in the way.
+    world.view.server.failure =
+        Some(Failure { kind: MysqlKind::Close, why: "a lock of app".into(), at: world.now, touched: true });
+    assert!(world.step().heartbeat_write);
+    let mut closed_at = Vec::new();
+    for _ in 0..150 {
+        world.now = world.now + Duration::from_millis(100);
+        if names(&world.step()) == ["Close"] {
+            closed_at.push(world.now.since(NOW).as_secs());
+            let at = world.now;
+            world.view.server.failure =
+                Some(Failure { kind: MysqlKind::Close, why: "a lock".into(), at, touched: true });
+        }
+    }
+    assert_eq!(closed_at, [4, 8, 12]);
+    world.now = world.memory.switch.as_ref().unwrap().deadline;
+    let decision = world.step();
+    assert!(decision.outcome.detail.contains("undone: a lock (tried 4 times)"), "{}", decision.outcome.detail);
+    // The answer was lost: the next one says the same.
+    let again = world.step();
+    assert_eq!((again.row, &again.outcome.detail), ("W1", &decision.outcome.detail));
+    // Released, it is over in seconds, too: the others hold back no longer.
+    let mut closed = asked().with(|w| {
+        w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(1))));
+        w.facts().super_read_only = true;
+        w.view.server.fenced = Some(Reason::Switchover);
+    });
+    let released = closed.step();
+    let hold = next_topology(&released).handover.unwrap().hold_ms;
+    let own = closed.view.own.op_timeout * 2;
+    assert_eq!(Duration::from_millis(hold), Duration::from_secs(4) + own);
+    assert_eq!(closed.memory.switch.unwrap().deadline, NOW + Duration::from_secs(4));
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn cut_off() -> World {
 }
 
 fn failed(kind: MysqlKind, at: Moment) -> Option<Failure> {
-    Some(Failure { kind, why: "no answer".into(), at })
+    Some(Failure { kind, why: "no answer".into(), at, touched: true })
 }
 
 /// What was received grew last at this moment.

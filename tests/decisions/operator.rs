@@ -252,7 +252,8 @@ fn pauses(case: Add<'_>) {
         voted().with(|w| {
             past_pause(w);
             told(w, "db2", false);
-            w.view.server.failure = Some(Failure { kind: MysqlKind::FenceRemote, why: "no route".into(), at: NOW });
+            w.view.server.failure =
+                Some(Failure { kind: MysqlKind::FenceRemote, why: "no route".into(), at: NOW, touched: false });
         })
     });
 }

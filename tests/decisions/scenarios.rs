@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mysql_ha_agent::core::action::MysqlKind;
+use mysql_ha_agent::core::memory::FailedClose;
 use mysql_ha_agent::core::reason::Reason;
 use mysql_ha_agent::core::records::{MemberState, Progress};
 use mysql_ha_agent::core::time::Moment;
@@ -230,6 +231,12 @@ fn holder(case: Add<'_>) {
         }),
     );
     case("P2", "mysql_down", "Release", "mysqld of the primary has exited", primary().with(exited));
+    case("P2", "mysql_silent", "Release", "it did not answer, and the fence has killed it", {
+        primary().with(exited).with(|w| w.view.server.fence_begins_for(Reason::MysqlSilent, NOW))
+    });
+    case("P2", "fenced_by_hand", "Release", "fenced by hand, and killed by that", {
+        primary().with(exited).with(|w| w.view.server.fenced_by_hand = true)
+    });
     case(
         "P3",
         "mysql_silent",
@@ -391,6 +398,7 @@ fn holder(case: Add<'_>) {
                 kind: MysqlKind::FenceRemote,
                 why: "no answer".into(),
                 at: NOW - Duration::from_secs(1),
+                touched: true,
             });
         })
     });
@@ -501,16 +509,51 @@ fn planned_switch(case: Add<'_>) {
         w.view.ensemble.agents.get_mut("db2").unwrap().first_seen = NOW;
     };
     case("W2", "switchover", "Close", "the target has caught up", asked().with(read_since));
-    case(
-        "W2",
-        "switchover_refused",
-        "Progress",
-        "read-only did not come",
-        asked().with(|w| {
+    let failed = |touched| {
+        asked().with(read_since).with(|w| {
             w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(1))));
-            w.view.server.failure = Some(Failure { kind: MysqlKind::Close, why: "a long statement".into(), at: NOW });
-        }),
-    );
+            let why = "a long statement".into();
+            w.view.server.failure = Some(Failure { kind: MysqlKind::Close, why, at: NOW, touched });
+        })
+    };
+    case("W2", "switchover", "", "read-only did not come: writes go on for a while", failed(true));
+    case("W2", "switchover", "", "somebody is in the way: nothing is tried for a moment", failed(false));
+    let failed_before = |tries, again| FailedClose { why: "a long statement".into(), tries, again };
+    case("W2", "switchover", "", "not yet again", {
+        asked().with(read_since).with(|w| {
+            w.memory.switch.as_mut().unwrap().failed = Some(failed_before(1, NOW + Duration::from_millis(1)));
+        })
+    });
+    case("W2", "switchover", "Close", "tried again", {
+        asked().with(read_since).with(|w| w.memory.switch.as_mut().unwrap().failed = Some(failed_before(1, NOW)))
+    });
+    for (tries, reason, name) in [
+        (1, "switchover_undone", "tried until its time was over: undone"),
+        (0, "switchover_refused", "somebody was in the way until its time was over: refused"),
+    ] {
+        case("W1", reason, "Progress", name, {
+            asked().with(read_since).with(|w| {
+                let switch = w.memory.switch.as_mut().unwrap();
+                (switch.deadline, switch.failed) = (NOW, Some(failed_before(tries, NOW)));
+            })
+        });
+    }
+    case("W1", "switchover_undone", "Progress", "the target fails after a try", {
+        asked().with(read_since).with(|w| {
+            w.memory.switch.as_mut().unwrap().failed = Some(failed_before(1, NOW));
+            w.agent("db2").healthy = false;
+        })
+    });
+    let blocked = |w: &mut World| {
+        w.view.server.health = Health::Blocked { by: "a read lock".into() };
+        w.agent("db2").lag_ms = Some(60_000);
+    };
+    case("W1", "switchover", "", "our own writes do not finish: waits, and says so", {
+        asked().with(read_since).with(blocked)
+    });
+    case("W1", "switchover_refused", "Progress", "they did not until its time was over", {
+        asked().with(read_since).with(blocked).with(|w| w.memory.switch.as_mut().unwrap().deadline = NOW)
+    });
     let closed = |w: &mut World| {
         w.memory.switch = Some(switch(Some(NOW - Duration::from_secs(1))));
         w.facts().super_read_only = true;
@@ -771,7 +814,7 @@ fn race(case: Add<'_>) {
         world.with(|w| {
             w.step();
             let why = "the source purged required binary logs".to_owned();
-            w.view.server.failure = Some(Failure { kind: MysqlKind::Fetch, why, at: NOW });
+            w.view.server.failure = Some(Failure { kind: MysqlKind::Fetch, why, at: NOW, touched: true });
         })
     };
     case(

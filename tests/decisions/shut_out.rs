@@ -92,7 +92,8 @@ fn done(beat: u64) -> World {
 }
 
 fn failed(w: &mut World, age: Duration) {
-    w.view.server.failure = Some(Failure { kind: MysqlKind::ShutOut, why: "denied".into(), at: NOW - age });
+    w.view.server.failure =
+        Some(Failure { kind: MysqlKind::ShutOut, why: "denied".into(), at: NOW - age, touched: true });
 }
 
 fn shutting_out(case: Add<'_>) {
@@ -238,7 +239,7 @@ fn used_as_recorded(case: Add<'_>) {
     case("F7", "following", "", "the same, and it was not let in by it", {
         both().with(|w| {
             w.view.server.failure =
-                Some(Failure { kind: MysqlKind::Follow, why: "denied".into(), at: NOW - ms(60_000) });
+                Some(Failure { kind: MysqlKind::Follow, why: "denied".into(), at: NOW - ms(60_000), touched: true });
         })
     });
 }

@@ -186,6 +186,7 @@ pub(crate) fn switch(closing: Option<Moment>) -> Switch {
         started: NOW - Duration::from_secs(2),
         deadline: NOW + Duration::from_secs(20),
         closing,
+        failed: None,
     }
 }
 

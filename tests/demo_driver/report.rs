@@ -86,14 +86,15 @@ impl RoleChange<'_> {
                 what: explain(name, planned, to),
             });
         }
-        let first_write = millis(self.gap.to.saturating_duration_since(self.begin.instant));
+        // Of the longest gap, which is the role change's; not the first write that the new primary has acknowledged to anybody.
+        let gap_over = millis(self.gap.to.saturating_duration_since(self.begin.instant));
         let published = rows[rows.len() - 1].at;
         rows.push(Row {
             phase: "client",
             // It watches `topology` as the winner does, and may be the first to see it.
-            took: (first_write - published).max(0.0),
-            at: first_write,
-            what: format!("first write acknowledged by {to}"),
+            took: (gap_over - published).max(0.0),
+            at: gap_over,
+            what: "the end of the client's longest gap: a write is acknowledged again".into(),
         });
         rows
     }

@@ -166,3 +166,37 @@ fn interleaving_07_a_replica_whose_copy_was_broken_off_leads_nobody_astray() {
         scene.end().await;
     });
 }
+
+/// As the README has it: a host is added by its agent alone once its server replicates, and replaced by leaving, new data, and joining.
+#[test]
+fn a_host_is_added_and_replaced() {
+    run("added", async |stage| {
+        let cluster = Cluster::start(&stage, lossless()).await;
+        for host in ["db1", "db2"] {
+            cluster.host(host).start(Kind::Agent);
+        }
+        let adopted = cluster
+            .wait_for_topology("adopted without db3", LIMIT, |topology| topology["members"]["db2"]["state"] == "READ")
+            .await;
+        assert!(adopted["members"]["db3"].is_null(), "{adopted}");
+        let db3 = cluster.host("db3");
+        db3.start(Kind::Agent);
+        at_rest(&cluster, "db1").await;
+
+        db3.kill(Kind::Agent);
+        cluster.verb("db3", &["leave"]).await.expect_code(0);
+        cluster.rebuild("db3", "db1").await.expect("it can be cloned");
+        wait_for("mysqld ends", LIMIT, async || match db3.is_running(Kind::Mysqld) {
+            true => Err("it runs".to_owned()),
+            false => Ok(()),
+        })
+        .await;
+        cluster.start_mysqld("db3").await;
+        db3.execute(&["SET GLOBAL super_read_only = ON"]).await;
+        cluster.follow("db3", "db1").await;
+        db3.start(Kind::Agent);
+        at_rest(&cluster, "db1").await;
+        cluster.verb("db3", &["promote", "db3"]).await.expect_code(0);
+        at_rest(&cluster, "db3").await;
+    });
+}

@@ -72,7 +72,7 @@ impl World {
         let until = self.agents[i].deadline();
         let climb = self.begin_climb(i, BUDGET);
         let now = self.now(i);
-        self.agents[i].server.fence_begins(now);
+        self.agents[i].server.fence_begins_for(reason, now);
         self.agents[i].fencing = Some(Fencing { reason, climb, until });
     }
 

@@ -48,7 +48,7 @@ impl World {
         let why = match done {
             Done::NotYet => return,
             Done::Failed(why) => {
-                server.failure = Some(Failure { kind, why: why.clone(), at: now });
+                server.failure = Some(Failure { kind, why: why.clone(), at: now, touched: true });
                 Some(why)
             }
             Done::Yes | Done::Diverged(_) => {

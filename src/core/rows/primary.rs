@@ -78,8 +78,14 @@ pub fn mysqld_exited(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     // A restart of mysqld would come up writable where read-only is not persisted: then the lease has to run out,
     // and the writer is fenced when it is back.
     let proven = held.opened && case.facts().is_some_and(|facts| facts.persisted_read_only);
-    let outcome = Outcome::wait(Role::Replica, Reason::MysqlDown, "mysqld has exited: giving the lease up");
-    Some(outcome.write(Purpose::Release, release_ops(case, topology, Reason::MysqlDown, proven)?).urgent())
+    // What `topology` and `history` give as the cause is what led to it, not the last rung of our own ladder.
+    let cause = case.view.server.exit_cause();
+    let text = match cause {
+        Reason::MysqlDown => "mysqld has exited: giving the lease up".to_owned(),
+        _ => format!("mysqld was ended by a fence ({cause}): giving the lease up"),
+    };
+    let outcome = Outcome::wait(Role::Replica, cause, text);
+    Some(outcome.write(Purpose::Release, release_ops(case, topology, cause, proven)?).urgent())
 }
 
 /// mysqld lives and does not answer: it is fenced (at the last by SIGKILL), and the role passes on once that is proven.
