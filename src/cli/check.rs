@@ -1,5 +1,5 @@
 //! `check`: examines what the agent needs, a line a rule, each with its mend. Here the report, this host and its server;
-//! [`settings`] reads the server's variables, [`privileges`] what the account may do, [`members`] compares with the rest of the cluster.
+//! `settings` reads the server's variables, `privileges` what the account may do, `members` compares with the rest of the cluster.
 
 mod members;
 mod privileges;

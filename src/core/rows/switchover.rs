@@ -5,8 +5,8 @@
 //! the hold has passed on their clocks); read-only does not come (a long statement: undone, nothing else was moved).
 //!
 //! Two times bound it. The request's own limit is for the whole, and mostly waiting: for the target to catch up, for a lock to be
-//! given back. Clients' writes are held up for a short time alone: [`CLOSE_WITHIN`] for a try to become read-only, after which they
-//! go on and it is tried again, and [`HAND_OVER_WITHIN`] from then until the target has taken over, after which it is undone.
+//! given back. Clients' writes are held up for a short time alone: `CLOSE_WITHIN` for a try to become read-only, after which they
+//! go on and it is tried again, and `HAND_OVER_WITHIN` from then until the target has taken over, after which it is undone.
 
 use std::time::Duration;
 
