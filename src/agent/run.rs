@@ -8,6 +8,7 @@ use tracing::{error, info, warn};
 
 use super::acquaint::acquaint;
 use super::fencer::{Fencer, on_panic};
+use super::http;
 use super::kept::{opened_epoch, watch_fence_marker};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::note::{self, Note};
@@ -29,6 +30,7 @@ use crate::host::lease_file::{self, LeaseFile};
 use crate::host::notify::{self, Notifier};
 use crate::host::presence;
 use crate::host::state_dir::{StateDir, StateDirError, fence_marker};
+use crate::http::tally::Tally;
 use crate::mysql::connect::{Place, Target};
 use crate::zookeeper::lease_keeper::LeaseKeeper;
 use crate::zookeeper::name::Name;
@@ -230,7 +232,8 @@ impl Start {
         let guard_path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
         let boot_id = own_receiver.borrow().boot_id.clone();
         let guard = GuardsFile::new(guard_path.clone(), &boot_id);
-        let shared = Shared { own: own_receiver, server, decision, watermark, guard };
+        let tally = Arc::<Tally>::default();
+        let shared = Shared { own: own_receiver, server, decision, watermark, guard, tally };
         let name = Arc::new(Name::new(writer.clone(), config.name.clone(), clock::now));
         let instance = shared.own.borrow().instance.clone();
         let keeper = LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), instance, clock::now);
@@ -269,6 +272,8 @@ impl Start {
             hurry: hurried,
             fatal: fatal.clone(),
         };
+        let (sights, sight) = watch::channel(None);
+        let listen = http::start(&config, &shared, sight, renewals.guard.clone(), &viewer, &writer);
         tokio::spawn(renewals.run());
         if config.failover.mode != Mode::Observe {
             tokio::spawn(acquaint(config.mysql.replication.clone(), config.name.clone(), viewer.view()));
@@ -293,6 +298,7 @@ impl Start {
             deadline,
             acknowledged,
             decisions,
+            sights,
             zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer, refused: Arc::default() },
             mysql,
             notes,
@@ -309,7 +315,7 @@ impl Start {
             let refusal = turn.run().await;
             let _ = fatal.send((Exit::Refused, refusal)).await;
         });
-        let reload = reload_on_hangup(config, path.to_owned(), own_sender);
+        let reload = reload_on_hangup(config, path.to_owned(), own_sender, listen);
         tokio::select! {
             // A part refused to go on.
             Some(end) = ended.recv() => end,
@@ -390,7 +396,12 @@ fn stopped(shared: &Shared) -> End {
 }
 
 /// Puts into force what SIGHUP has read again.
-async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: watch::Sender<Arc<Own>>) {
+async fn reload_on_hangup(
+    mut config: Config,
+    path: std::path::PathBuf,
+    own: watch::Sender<Arc<Own>>,
+    listen: watch::Sender<Option<String>>,
+) {
     let mut reloads = reloads(path);
     while let Some(next) = reloads.recv().await {
         let changes = config.reload_differences(&next);
@@ -400,6 +411,7 @@ async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: wat
         }
         config = config.reloaded(&next);
         own.send_modify(|own| *own = Arc::new(reconfigured(own, &config)));
+        http::listen_at(&listen, &config);
     }
     std::future::pending().await
 }

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::session;
-use super::status::UNREADABLE_TOPOLOGY;
 use crate::agent::run::own_target;
 use crate::config::Config;
 use crate::core::records::{DurabilityMode, Terms};
+use crate::core::status::{UNREADABLE_TOPOLOGY, status};
 use crate::core::view::{Ensemble, Node, ServerFacts, Session};
 use crate::host::clock;
 use crate::host::lease_file::{self, LeaseFile, LeaseState};
@@ -542,7 +542,7 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
             "make the files of all hosts alike and reload: the primary's file decides",
         );
     }
-    let status = super::status::status(&config.cluster, &ensemble);
+    let status = status(&config.cluster, &ensemble);
     if let Node::Unreadable { why, .. } = &ensemble.topology {
         report.must("topology", false, format!("the node topology cannot be read: {why}"), UNREADABLE_TOPOLOGY);
     } else if status.topology.is_some() {

@@ -1,0 +1,1 @@
+//! What is packaged for load balancers and monitoring.
