@@ -51,7 +51,9 @@ impl RoleChanges {
             return;
         }
         self.switch = now;
-        let Some(request) = request.filter(|request| request.from == view.own.name && !request.after_loss) else { return };
+        let Some(request) = request.filter(|request| request.from == view.own.name && !request.after_loss) else {
+            return;
+        };
         match request.progress {
             Progress::Refused => tally.switchovers.add("refused"),
             Progress::Undone => tally.switchovers.add("undone"),

@@ -167,3 +167,21 @@ async fn lease_ends(shared: &Shared, deadline: &Deadline, last: Option<Moment>) 
         sleep(wait.clamp(Duration::from_millis(1), LOOK)).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_fences_unless_it_came_in_an_answer_over_http() {
+        let flag = on_panic();
+        let panics = |name: &str| {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(|| panic!("on purpose"));
+            assert!(thread.expect("a thread can be started").join().is_err());
+        };
+        panics(HTTP_THREAD);
+        assert!(!flag.raised.load(Ordering::Acquire));
+        panics("another");
+        assert!(flag.raised.load(Ordering::Acquire));
+    }
+}

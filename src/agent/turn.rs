@@ -106,7 +106,12 @@ impl Turn {
             let left = cooldown_left(&Case { view: &view, now: at }, &memory);
             changes.note(&view, &self.shared.tally);
             self.publish(&decision, &view);
-            self.sights.send_replace(Some(Arc::new(Sight { view, decision, at, cooldown: left.map(|left| at + left) })));
+            self.sights.send_replace(Some(Arc::new(Sight {
+                view,
+                decision,
+                at,
+                cooldown: left.map(|left| at + left),
+            })));
             tokio::select! {
                 // ZooKeeper changed, or its session did.
                 _ = self.ensemble.changed() => {}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::exit::Exit;
+use super::listens;
 use super::session;
 use crate::agent::run::own_target;
 use crate::config::Config;
@@ -143,6 +144,8 @@ pub async fn check(config: &Config) -> Report {
     };
     report.should("configuration", unused.is_empty(), found, "remove them, so that nobody counts on them");
     guard(config, &mut report);
+    let (good, found, mend) = listens::http(config).await;
+    report.should("http", good, found, mend);
     let facts = mysql(config, &mut report).await;
     zookeeper(config, &mut report, facts.as_ref()).await;
     report

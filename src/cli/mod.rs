@@ -6,6 +6,7 @@ pub mod check;
 pub mod exit;
 pub mod fence;
 pub mod leave;
+mod listens;
 mod loss;
 pub mod pause;
 pub mod prestop;

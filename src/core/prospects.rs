@@ -85,7 +85,8 @@ pub fn failover(case: &Case<'_>, cooling: bool) -> Prospect {
         return Prospect::Degraded;
     }
     let fit = |name: &&String| *name != primary && unfit_to_lead(case, topology, name).is_none();
-    let candidates: Vec<&AgentRecord> = topology.members.keys().filter(fit).filter_map(|name| case.agent(name)).collect();
+    let candidates: Vec<&AgentRecord> =
+        topology.members.keys().filter(fit).filter_map(|name| case.agent(name)).collect();
     if candidates.is_empty() {
         return Prospect::NoCandidate;
     }

@@ -69,7 +69,11 @@ pub fn text(known: &Known<'_>) -> String {
         of_the_cluster(&mut page, &question);
     }
     let last = known.history.and_then(last_failover);
-    page.gauge("last_failover_timestamp_seconds", "When the last failover of the cluster had ended, in Unix time.", last);
+    page.gauge(
+        "last_failover_timestamp_seconds",
+        "When the last failover of the cluster had ended, in Unix time.",
+        last,
+    );
     counted(&mut page, known.tally);
     page.0
 }
@@ -107,7 +111,11 @@ fn of_this_server(page: &mut Page, question: &Question<'_>) {
 fn of_the_cluster(page: &mut Page, question: &Question<'_>) {
     let case = question.case();
     let topology = case.topology().map(|seen| &seen.record);
-    page.gauge("epoch", "The epoch; grows by one with every promotion.", topology.map(|topology| topology.epoch as f64));
+    page.gauge(
+        "epoch",
+        "The epoch; grows by one with every promotion.",
+        topology.map(|topology| topology.epoch as f64),
+    );
     let degraded = topology.map(|topology| flag(topology.durability.degraded));
     page.gauge("degraded", "Whether writes are acknowledged without a replica.", degraded);
     page.gauge("paused", "Whether a pause is in force.", Some(flag(consent::paused_lease(&case))));
@@ -125,9 +133,18 @@ fn of_the_cluster(page: &mut Page, question: &Question<'_>) {
 }
 
 fn counted(page: &mut Page, tally: &Tally) {
-    page.histogram("lease_renewal_seconds", "From sending a renewal of the lease to its acknowledgement.", &tally.renewals);
+    page.histogram(
+        "lease_renewal_seconds",
+        "From sending a renewal of the lease to its acknowledgement.",
+        &tally.renewals,
+    );
     page.histogram("probe_seconds", "One probe of the server, whatever it showed.", &tally.probes);
-    page.counts("failovers_total", "reason", "Promotions of this server that were no planned switch.", &tally.failovers);
+    page.counts(
+        "failovers_total",
+        "reason",
+        "Promotions of this server that were no planned switch.",
+        &tally.failovers,
+    );
     let help = "Planned switches: done counts where the role went to, refused and undone where it stayed.";
     page.counts("switchovers_total", "result", help, &tally.switchovers);
     page.counts("fences_total", "rung", "Fences of this server by its agent, by the last rung needed.", &tally.fences);

@@ -187,8 +187,12 @@ fn parsed(bytes: &[u8]) -> Result<Option<(String, String)>, Answer> {
     let mut request = httparse::Request::new(&mut lines);
     match request.parse(bytes) {
         Ok(httparse::Status::Partial) => Ok(None),
-        Ok(httparse::Status::Complete(_)) => Ok(request.method.zip(request.path).map(|(m, t)| (m.to_owned(), t.to_owned()))),
-        Err(httparse::Error::TooManyHeaders) => Err(Answer::line(431, format!("the head of the request has more than {LINES} lines"))),
+        Ok(httparse::Status::Complete(_)) => {
+            Ok(request.method.zip(request.path).map(|(m, t)| (m.to_owned(), t.to_owned())))
+        }
+        Err(httparse::Error::TooManyHeaders) => {
+            Err(Answer::line(431, format!("the head of the request has more than {LINES} lines")))
+        }
         Err(httparse::Error::Version) => Err(Answer::line(505, "HTTP 1.0 and 1.1 are understood")),
         Err(error) => Err(Answer::line(400, format!("this is no HTTP request: {error}"))),
     }

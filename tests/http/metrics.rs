@@ -146,7 +146,13 @@ fn what_is_not_known_is_absent() {
     let mut agent = Asked::of(replica().with(|world| world.facts().heartbeat_age = None));
     agent.guard = None;
     let found = samples(&agent);
-    for name in ["replication_lag_seconds", "lease_remaining_seconds", "guard_up", "sync_replicas_connected", "last_failover_timestamp_seconds"] {
+    for name in [
+        "replication_lag_seconds",
+        "lease_remaining_seconds",
+        "guard_up",
+        "sync_replicas_connected",
+        "last_failover_timestamp_seconds",
+    ] {
         assert!(!found.contains_key(name), "{name}");
     }
     agent.server.facts.as_mut().unwrap().0.heartbeat_age = Some(Duration::from_millis(750));
@@ -184,23 +190,50 @@ fn would_a_failover_succeed() {
         ("degraded", primary().with(|w| w.topology().durability.degraded = true), Prospect::Degraded),
         ("nobody in S", primary().with(|w| w.topology().durability.sync.clear()), Prospect::Degraded),
         ("one of S is gone", primary().with(|w| gone(w, "db3")), Prospect::NoQuorum),
-        ("one of S is gone, two acknowledge", primary().with(|w| {
-            gone(w, "db3");
-            w.topology().durability.sync_replicas = 2;
-        }), Prospect::Ready),
-        ("one of S lives anew", primary().with(|w| w.agent("db3").incarnation = Some("anew".into())), Prospect::NoQuorum),
-        ("all are gone", primary().with(|w| { gone(w, "db2"); gone(w, "db3"); }), Prospect::NoCandidate),
+        (
+            "one of S is gone, two acknowledge",
+            primary().with(|w| {
+                gone(w, "db3");
+                w.topology().durability.sync_replicas = 2;
+            }),
+            Prospect::Ready,
+        ),
+        (
+            "one of S lives anew",
+            primary().with(|w| w.agent("db3").incarnation = Some("anew".into())),
+            Prospect::NoQuorum,
+        ),
+        (
+            "all are gone",
+            primary().with(|w| {
+                gone(w, "db2");
+                gone(w, "db3");
+            }),
+            Prospect::NoCandidate,
+        ),
         ("nobody is told to", primary().with(|w| mode(w, Mode::Manual)), Prospect::NotAutomatic),
-        ("async, one is gone", primary().with(|w| {
-            durability(w, DurabilityMode::Async);
-            gone(w, "db3");
-        }), Prospect::Ready),
-        ("async, all lag", primary().with(|w| {
-            durability(w, DurabilityMode::Async);
-            w.agent("db2").lag_ms = Some(30_001);
-            w.agent("db3").lag_ms = None;
-        }), Prospect::TooFarBehind),
-        ("unreadable", primary().with(|w| w.view.ensemble.topology = Node::Unreadable { why: String::new(), version: 1 }), Prospect::NotAdopted),
+        (
+            "async, one is gone",
+            primary().with(|w| {
+                durability(w, DurabilityMode::Async);
+                gone(w, "db3");
+            }),
+            Prospect::Ready,
+        ),
+        (
+            "async, all lag",
+            primary().with(|w| {
+                durability(w, DurabilityMode::Async);
+                w.agent("db2").lag_ms = Some(30_001);
+                w.agent("db3").lag_ms = None;
+            }),
+            Prospect::TooFarBehind,
+        ),
+        (
+            "unreadable",
+            primary().with(|w| w.view.ensemble.topology = Node::Unreadable { why: String::new(), version: 1 }),
+            Prospect::NotAdopted,
+        ),
     ] {
         let found = samples(&Asked::of(world));
         let name = format!("failover_ready{{reason=\"{}\"}}", expected.code());

@@ -73,7 +73,8 @@ async fn an_answer_and_the_end_of_the_connection() {
     let server = served(usual()).await;
     let (code, text) = exchange(&server.address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(code, 200);
-    for part in ["Server: agent (orders/db1)\r\n", "Content-Length: 6\r\n", "Connection: close\r\n", "\r\n\r\nGET /\n"] {
+    for part in ["Server: agent (orders/db1)\r\n", "Content-Length: 6\r\n", "Connection: close\r\n", "\r\n\r\nGET /\n"]
+    {
         assert!(text.contains(part), "{part:?} in {text}");
     }
     let (code, text) = exchange(&server.address, b"HEAD /no HTTP/1.0\r\n\r\n").await;
