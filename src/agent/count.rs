@@ -20,8 +20,9 @@ impl RoleChanges {
         if !view.ensemble.complete {
             return;
         }
+        let first = self.epoch.is_none();
         self.note_epoch(view, tally);
-        self.note_switch(view, tally);
+        self.note_switch(view, tally, first);
     }
 
     /// An epoch counts once its primary is named, by that primary's agent.
@@ -43,14 +44,12 @@ impl RoleChanges {
     }
 
     /// One that was refused or undone counts at the agent that it was to take the role from.
-    fn note_switch(&mut self, view: &View, tally: &Tally) {
+    fn note_switch(&mut self, view: &View, tally: &Tally, first: bool) {
         let request = view.ensemble.switchover.record();
         let now = request.map(|request| (request.operation.clone(), request.progress));
-        let first = self.epoch.is_none();
-        if now == self.switch || first {
+        if std::mem::replace(&mut self.switch, now.clone()) == now || first {
             return;
         }
-        self.switch = now;
         let Some(request) = request.filter(|request| request.from == view.own.name && !request.after_loss) else {
             return;
         };

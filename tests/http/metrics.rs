@@ -5,14 +5,16 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mysql_ha_agent::agent::count::RoleChanges;
 use mysql_ha_agent::core::gtid::GtidSet;
 use mysql_ha_agent::core::prospects::Prospect;
 use mysql_ha_agent::core::reason::Reason;
-use mysql_ha_agent::core::records::{DurabilityMode, HistoryRecord, Mode, Phases};
+use mysql_ha_agent::core::records::{DurabilityMode, HistoryRecord, Mode, Phases, Progress};
 use mysql_ha_agent::core::time::Wall;
 use mysql_ha_agent::core::view::{Node, Session};
+use mysql_ha_agent::http::tally::Tally;
 
-use crate::world::{NOW, World, gtids, primary, replica, unadopted, vacant};
+use crate::world::{NOW, World, gtids, primary, replica, request, seen, unadopted, vacant};
 use crate::{Asked, tool};
 
 /// Contract, section 4, word by word.
@@ -245,4 +247,41 @@ fn would_a_failover_succeed() {
     assert_eq!(samples(&agent).get("failover_ready{reason=\"cooldown\"}"), Some(&0.0));
     agent.now = NOW + Duration::from_secs(1);
     assert_eq!(samples(&agent).get("failover_ready{reason=\"ready\"}"), Some(&1.0));
+}
+
+/// Each role change counts once, at the agent where it ended; what had been before the agent started does not.
+#[test]
+fn role_changes_count_once() {
+    let asked = |progress| {
+        move |world: &mut World| {
+            world.view.ensemble.switchover = Node::Here(seen(request(progress), 0, Duration::ZERO));
+        }
+    };
+    let began = |epoch, reason| {
+        move |world: &mut World| {
+            world.topology().epoch = epoch;
+            world.topology().reason = reason;
+        }
+    };
+    let (tally, mut changes) = (Tally::default(), RoleChanges::default());
+    for world in [
+        // Refused before this agent started.
+        primary().with(asked(Progress::Refused)),
+        primary().with(asked(Progress::Refused)),
+        primary().with(asked(Progress::Undone)),
+        primary().with(asked(Progress::Undone)),
+        vacant().with(began(8, Reason::MysqlDown)),
+        primary().with(began(8, Reason::MysqlDown)),
+        primary().with(began(8, Reason::MysqlDown)),
+        primary().with(began(9, Reason::Switchover)),
+        // Another's promotion is another's to count.
+        primary().with(began(10, Reason::AgentLost)).with(|world| world.topology().primary = Some("db2".into())),
+    ] {
+        let mut view = world.view;
+        view.own.name = "db1".into();
+        changes.note(&view, &tally);
+    }
+    let (switches, failovers) = (tally.switchovers.read(), tally.failovers.read());
+    assert_eq!((switches["refused"], switches["undone"], switches["done"]), (0, 1, 1));
+    assert_eq!((failovers["mysql_down"], failovers["agent_lost"]), (1, 0));
 }
