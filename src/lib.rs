@@ -10,6 +10,7 @@
 //! | [`guard`] | the third party on the host that fences when the lease ends | config, mysql, host, parts of agent |
 //! | [`cli`] | verbs, rendering, exit codes | agent, config |
 //! | [`host`] | the host: clock, process, systemd, state directory | core types |
+//! | [`http`] | pure path and status → answer, the metrics' text, the sockets | core |
 
 #[cfg(feature = "agent")]
 pub mod agent;
@@ -22,6 +23,8 @@ pub mod core;
 pub mod guard;
 #[cfg(feature = "agent")]
 pub mod host;
+#[cfg(feature = "agent")]
+pub mod http;
 #[cfg(feature = "agent")]
 pub mod mysql;
 #[cfg(feature = "datasource")]

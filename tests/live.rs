@@ -7,11 +7,13 @@ mod live_cases {
     pub(crate) mod accounts;
     pub(crate) mod backups;
     pub(crate) mod bad_days;
+    pub(crate) mod balancers;
     pub(crate) mod crashes;
     pub(crate) mod durability;
     pub(crate) mod frozen;
     pub(crate) mod guard;
     pub(crate) mod hosts;
+    pub(crate) mod http;
     pub(crate) mod leaving;
     pub(crate) mod losses;
     pub(crate) mod networks;

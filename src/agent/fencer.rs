@@ -11,11 +11,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
+use super::http::HTTP_THREAD;
 use super::shared::{Deadline, Shared, now};
-use crate::core::fencing::time_for;
+use crate::core::fencing::{Rung, time_for};
 use crate::core::reason::Reason;
 use crate::core::records::Mode;
 use crate::core::time::Moment;
+use crate::http::tally::NO_RUNG;
 use crate::mysql::fence::{Fence, Fenced, KEEP_OPEN, limit_of_use};
 
 /// The longest sleep between two looks at the deadline. A renewal only moves it away, without waking us; a lease just taken
@@ -31,7 +33,7 @@ pub struct PanicFlag {
     wake: Arc<Notify>,
 }
 
-/// From now on a panic in any thread raises the flag, after the usual message.
+/// From now on a panic in any thread but the one for HTTP raises the flag, after the usual message.
 #[must_use]
 pub fn on_panic() -> PanicFlag {
     let flag = PanicFlag::default();
@@ -39,6 +41,10 @@ pub fn on_panic() -> PanicFlag {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         usual(info);
+        // It watches over nothing: a fault in an answer to a stranger must not make the server read-only.
+        if std::thread::current().name() == Some(HTTP_THREAD) {
+            return;
+        }
         raise.raised.store(true, Ordering::Release);
         raise.wake.notify_one();
     }));
@@ -104,11 +110,15 @@ impl Fencer {
         // By itself, for the lease's end: needed until the lease is renewed. By order: whatever the lease says.
         let deadline = self.deadline.clone();
         let needed = || reason != Reason::LeaseLost || deadline.get() <= until;
-        let result = self.fence.run(budget, needed).await;
+        let report = self.fence.climb(budget, needed).await;
+        let rung = report.rung.map_or(NO_RUNG, Rung::code);
+        if !report.trouble.is_empty() {
+            warn!(rung, trouble = report.trouble.join("; "), "read-only did not come at once");
+        }
         self.last = Some(now());
         let ms = now().since(started).as_secs_f64() * 1000.0;
-        match &result {
-            Fenced::ReadOnly => info!(event = "fenced", %reason, ms, "the server is read-only"),
+        match &report.fenced {
+            Fenced::ReadOnly => info!(event = "fenced", %reason, ms, rung, "the server is read-only"),
             Fenced::Dead => {
                 warn!(event = "fenced", %reason, ms, "mysqld did not become read-only in time and was killed")
             }
@@ -117,7 +127,8 @@ impl Fencer {
             }
             Fenced::Withdrawn => info!(event = "fence_withdrawn", %reason, ms, "the lease was renewed: fences no more"),
         }
-        if matches!(result, Fenced::ReadOnly | Fenced::Dead) {
+        if matches!(report.fenced, Fenced::ReadOnly | Fenced::Dead) {
+            self.shared.tally.fences.add(rung);
             self.shared.server.change(|server| server.fence_returned(reason, now()));
         }
     }
@@ -154,5 +165,23 @@ async fn lease_ends(shared: &Shared, deadline: &Deadline, last: Option<Moment>) 
         }
         let wait = start.map_or(LOOK, |start| start.until(now()));
         sleep(wait.clamp(Duration::from_millis(1), LOOK)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_fences_unless_it_came_in_an_answer_over_http() {
+        let flag = on_panic();
+        let panics = |name: &str| {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(|| panic!("on purpose"));
+            assert!(thread.expect("a thread can be started").join().is_err());
+        };
+        panics(HTTP_THREAD);
+        assert!(!flag.raised.load(Ordering::Acquire));
+        panics("another");
+        assert!(flag.raised.load(Ordering::Acquire));
     }
 }

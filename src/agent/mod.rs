@@ -10,6 +10,8 @@
 //! | [`fencer`] | makes the server read-only: a task, a connection and a deadline of its own |
 //! | [`acquaint`] | makes our replication account known where it will be needed |
 //! | [`kept`] | what the operator's rules need to outlive a restart |
+//! | [`count`] | role changes as the metrics count them |
+//! | [`http`] | what is said over HTTP, on a thread of its own |
 //! | [`reload`] | SIGHUP |
 //! | [`note`] | the lines kept in `state_dir`, and their one writer |
 //! | [`shared`] | what the tasks share, and who writes which part |
@@ -20,7 +22,9 @@
 //! a ZooKeeper that hangs stops no fence. What may not live here: a decision. Those are in [`crate::core`].
 
 pub mod acquaint;
+pub mod count;
 pub mod fencer;
+pub mod http;
 pub mod kept;
 pub mod lanes;
 pub mod log;

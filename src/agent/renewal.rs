@@ -123,6 +123,7 @@ impl Renewals {
         let watermark = self.shared.watermark.borrow().clone();
         match self.keeper.renew(&record, &watermark, wanted).await {
             Renewal::Renewed { took } => {
+                self.shared.tally.renewals.observe(took);
                 debug!(ms = took.as_secs_f64() * 1000.0, "lease renewed");
                 false
             }

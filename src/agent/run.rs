@@ -8,6 +8,7 @@ use tracing::{error, info, warn};
 
 use super::acquaint::acquaint;
 use super::fencer::{Fencer, on_panic};
+use super::http;
 use super::kept::{keep_holdings, opened_epoch, watch_fence_marker};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
 use super::note::{self, Note};
@@ -30,6 +31,7 @@ use crate::host::lease_file::{self, LeaseFile};
 use crate::host::notify::{self, Notifier};
 use crate::host::presence;
 use crate::host::state_dir::{StateDir, StateDirError, fence_marker};
+use crate::http::tally::Tally;
 use crate::mysql::connect::{Place, Target};
 use crate::zookeeper::lease_keeper::LeaseKeeper;
 use crate::zookeeper::name::Name;
@@ -235,7 +237,8 @@ impl Start {
         let guard_path = presence::guard_path(&config.run_dir, &config.cluster, &config.name);
         let boot_id = own_receiver.borrow().boot_id.clone();
         let guard = GuardsFile::new(guard_path.clone(), &boot_id);
-        let shared = Shared { own: own_receiver, server, decision, watermark, guard };
+        let tally = Arc::<Tally>::default();
+        let shared = Shared { own: own_receiver, server, decision, watermark, guard, tally };
         let name = Arc::new(Name::new(writer.clone(), config.name.clone(), clock::now));
         let instance = shared.own.borrow().instance.clone();
         let keeper = LeaseKeeper::new(writer.clone(), name.clone(), config.name.clone(), instance, clock::now);
@@ -274,6 +277,8 @@ impl Start {
             hurry: hurried,
             fatal: fatal.clone(),
         };
+        let (sights, sight) = watch::channel(None);
+        let listen = http::start(&config, &shared, sight, renewals.guard.clone(), &viewer, &writer);
         tokio::spawn(renewals.run());
         if config.failover.mode != Mode::Observe {
             tokio::spawn(acquaint(config.mysql.replication.clone(), config.name.clone(), viewer.view()));
@@ -298,6 +303,7 @@ impl Start {
             deadline,
             acknowledged,
             decisions,
+            sights,
             zookeeper: ZookeeperLane { busy: Busy::default(), keeper, viewer, refused: Arc::default() },
             mysql,
             notes,
@@ -314,7 +320,7 @@ impl Start {
             let refusal = turn.run().await;
             let _ = fatal.send((Exit::Refused, refusal)).await;
         });
-        let reload = reload_on_hangup(config, path.to_owned(), own_sender);
+        let reload = reload_on_hangup(config, path.to_owned(), own_sender, listen);
         tokio::select! {
             // A part refused to go on.
             Some(end) = ended.recv() => end,
@@ -395,7 +401,12 @@ fn stopped(shared: &Shared) -> End {
 }
 
 /// Puts into force what SIGHUP has read again.
-async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: watch::Sender<Arc<Own>>) {
+async fn reload_on_hangup(
+    mut config: Config,
+    path: std::path::PathBuf,
+    own: watch::Sender<Arc<Own>>,
+    listen: watch::Sender<Option<String>>,
+) {
     let mut reloads = reloads(path);
     while let Some(next) = reloads.recv().await {
         let changes = config.reload_differences(&next);
@@ -405,6 +416,7 @@ async fn reload_on_hangup(mut config: Config, path: std::path::PathBuf, own: wat
         }
         config = config.reloaded(&next);
         own.send_modify(|own| *own = Arc::new(reconfigured(own, &config)));
+        http::listen_at(&listen, &config);
     }
     std::future::pending().await
 }

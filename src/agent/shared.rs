@@ -17,6 +17,7 @@ use crate::core::time::Moment;
 use crate::core::view::{Own, Server, ServerFacts};
 use crate::host::beside::Beside;
 use crate::host::{clock, presence};
+use crate::http::tally::Tally;
 
 /// What is noted of a fence that may not have returned: its statement may be waiting still when the next process looks, or may
 /// have made the server read-only by then, and neither is anybody's hand (interleaving 9 of [`crate::core::fenced`]).
@@ -141,6 +142,8 @@ pub struct Shared {
     pub watermark: watch::Receiver<GtidSet>,
     /// Where the guard says what it has fenced.
     pub guard: GuardsFile,
+    /// What `/metrics` counts.
+    pub tally: Arc<Tally>,
 }
 
 /// Until when our server may take writes, for those who must wait for nobody: the lease's end or, with the failsafe, that of the

@@ -7,15 +7,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use super::count::RoleChanges;
 use super::kept::keep_opened_epoch;
 use super::lanes::{MysqlLane, ZookeeperLane, is_note};
 use super::note::Kept;
 use super::shared::{Deadline, Shared, now};
 use crate::core::action::{Action, Write};
+use crate::core::case::Case;
+use crate::core::consent::cooldown_left;
 use crate::core::memory::Memory;
 use crate::core::outcome::Decision;
 use crate::core::reason::Reason;
 use crate::core::records::Mode;
+use crate::core::serving::Sight;
 use crate::core::table::step;
 use crate::core::time::Moment;
 use crate::core::view::{Ensemble, Held, View};
@@ -47,6 +51,8 @@ pub struct Turn {
     pub decisions: watch::Sender<Option<Arc<Decision>>>,
     /// Writes to ZooKeeper.
     pub zookeeper: ZookeeperLane,
+    /// What was seen and decided, whole, for those who only tell of it.
+    pub sights: watch::Sender<Option<Arc<Sight>>>,
     /// Statements on MySQL.
     pub mysql: MysqlLane,
     /// Notes for ZooKeeper.
@@ -74,10 +80,11 @@ impl Turn {
     pub async fn run(mut self) -> String {
         let mut memory = std::mem::take(&mut self.remembered);
         let mut server = self.shared.server.changes();
+        let mut changes = RoleChanges::default();
         loop {
-            let view = self.view();
+            let (view, at) = (self.view(), now());
             let (opened, epoch) = (memory.opened_incarnation.clone(), memory.opened_epoch.clone());
-            let decision = step(&mut memory, &view, now());
+            let decision = step(&mut memory, &view, at);
             // An observer leaves nothing behind that a later life in another mode would go by.
             let keeps = view.own.mode != Mode::Observe;
             if keeps && memory.opened_incarnation != opened {
@@ -96,7 +103,15 @@ impl Turn {
             self.mark_managed(&view);
             self.notifier.turned(now());
             let pause = if decision.outcome.urgent { URGENT } else { REST };
-            self.publish(decision, &view);
+            let left = cooldown_left(&Case { view: &view, now: at }, &memory);
+            changes.note(&view, &self.shared.tally);
+            self.publish(&decision, &view);
+            self.sights.send_replace(Some(Arc::new(Sight {
+                view,
+                decision,
+                at,
+                cooldown: left.map(|left| at + left),
+            })));
             tokio::select! {
                 // ZooKeeper changed, or its session did.
                 _ = self.ensemble.changed() => {}
@@ -152,7 +167,7 @@ impl Turn {
         None
     }
 
-    fn publish(&self, decision: Decision, view: &View) {
+    fn publish(&self, decision: &Decision, view: &View) {
         let last = self.decisions.borrow().clone();
         let changed =
             last.as_ref().is_none_or(|last| last.row != decision.row || last.outcome.reason != decision.outcome.reason);
@@ -165,7 +180,7 @@ impl Turn {
         let opened = view.held.as_ref().is_some_and(|held| !held.inherited && decision.want_opened != held.opened);
         // `opened` must be recorded before the server is: the promotion waits for it.
         let hurry = opened || (changed && !decision.outcome.urgent);
-        self.decisions.send_replace(Some(Arc::new(decision)));
+        self.decisions.send_replace(Some(Arc::new(decision.clone())));
         if hurry {
             let _ = self.hurry.try_send(());
         }

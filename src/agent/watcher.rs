@@ -221,6 +221,7 @@ impl Watcher {
         let incarnation = incarnation(&self.mysqld, &own.boot_id);
         let exit = self.mysqld.borrow().clone();
         let known_exited = self.known_exited();
+        let began = now();
         let tried = tokio::select! {
             tried = self.prober.probe(beat.as_ref(), &incarnation, self.config.heartbeat.timeout) => tried,
             // A process that has exited answers nothing more.
@@ -229,6 +230,7 @@ impl Watcher {
                 return;
             }
         };
+        self.shared.tally.probes.observe(now().since(began));
         if let Some(heartbeat) = &tried.heartbeat {
             self.watermarks.send_replace(heartbeat.executed.clone());
         }

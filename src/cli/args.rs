@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{self, duration};
+use crate::config;
+use crate::core::duration;
 
 /// A failover agent for MySQL replica sets.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]

@@ -10,13 +10,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::exit::Exit;
+use super::listens;
 use super::session;
-use super::status::UNREADABLE_TOPOLOGY;
 use crate::agent::run::own_target;
 use crate::config::Config;
 use crate::core::records::{DurabilityMode, Terms};
+use crate::core::status::{UNREADABLE_TOPOLOGY, status};
 use crate::core::view::{Node, ServerFacts, Session};
-use crate::host::clock;
 use crate::host::presence;
 use crate::mysql::connect::{Line, Target};
 use crate::mysql::facts::{self, Reading};
@@ -156,6 +156,8 @@ pub async fn check(config: &Config) -> Report {
     };
     report.should("configuration", unused.is_empty(), found, "remove them, so that nobody counts on them");
     guard(config, &mut report);
+    let (good, found, mend) = listens::http(config).await;
+    report.should("http", good, found, mend);
     let facts = mysql(config, &mut report).await;
     zookeeper(config, &mut report, facts.as_ref()).await;
     report
@@ -303,7 +305,7 @@ async fn zookeeper(config: &Config, report: &mut Report, facts: Option<&ServerFa
             "make the files of all hosts alike and reload: the primary's file decides",
         );
     }
-    let status = super::status::status(config, &ensemble, &clock::wall());
+    let status = status(&config.cluster, &ensemble, &session::ages(config));
     if let Node::Unreadable { why, .. } = &ensemble.topology {
         report.must("topology", false, format!("the node topology cannot be read: {why}"), UNREADABLE_TOPOLOGY);
     } else if status.topology.is_some() {

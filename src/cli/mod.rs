@@ -7,6 +7,7 @@ pub mod check;
 pub mod exit;
 pub mod fence;
 pub mod leave;
+mod listens;
 mod loss;
 pub mod pause;
 pub mod prestop;
@@ -182,7 +183,7 @@ async fn status_verb(config: &Config, json: bool, watch: bool) -> ExitCode {
     let clears = watch && !json && std::io::stdout().is_terminal();
     loop {
         let seen = tree.now();
-        let status = status::status(config, &seen, &clock::wall());
+        let status = crate::core::status::status(&config.cluster, &seen, &session::ages(config));
         let newest = if seen.complete { tree.writer.history(1).await.unwrap_or_default() } else { Vec::new() };
         let status = status.with_newest(newest.last());
         if clears {
@@ -195,10 +196,10 @@ async fn status_verb(config: &Config, json: bool, watch: bool) -> ExitCode {
             println!("ZOOKEEPER CANNOT BE USED at this moment; what follows is as of {}", as_of.0);
         }
         if seen.complete || !json {
-            show(json, &status, || status.text());
+            show(json, &status, || status::text(&status));
         }
         if !watch {
-            return status.exit().into();
+            return status::exit(&status).into();
         }
         tree.changed().await;
     }

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::exit::Exit;
 use crate::config::Config;
 use crate::core::action::{Op, Purpose, Write};
+use crate::core::status::Ages;
 use crate::core::time::Moment;
 use crate::core::view::Ensemble;
 use crate::host::clock;
@@ -108,6 +109,12 @@ impl Tree {
     pub async fn write(&self, op: Op) -> Outcome {
         self.writer.commit(&Write { purpose: Purpose::Progress, ops: vec![op] }).await
     }
+}
+
+/// How old is what hosts have written, as of now: an agent writes its record with each renewal.
+#[must_use]
+pub fn ages(config: &Config) -> Ages {
+    clock::ages(config.zookeeper.renew_interval + config.zookeeper.op_timeout * 3)
 }
 
 #[cfg(test)]

@@ -64,7 +64,6 @@ pub const NOT_YET_IN_FORCE: &[&str] = &[
     "hooks.fenced",
     "hooks.failover_failed",
     "hooks.timeout",
-    "http.listen",
 ];
 
 /// The key of a path; every tag has the same one.
@@ -165,7 +164,7 @@ pub static KEYS: &[Key] = &[
     key("hooks.failover_failed", Command, Unset, NeedsRestart, "when no candidate could be promoted"),
     key("hooks.timeout", Duration(100, HOUR), Is("10s"), NeedsRestart, "one hook's limit"),
 
-    key("http.listen", AddressOrOff, Is("127.0.0.1:8008"), NeedsRestart, "where load balancers and monitoring ask; off disables"),
+    key("http.listen", AddressOrOff, Is("127.0.0.1:8008"), Applied, "where load balancers and monitoring ask; off disables"),
     key(TAGS, Text(rule::any), Unset, Applied, "free text, shown in status"),
     key("state_dir", FILE, Is("/var/lib/mysql-ha-agent"), NeedsRestart, "what must outlive a restart"),
     key("run_dir", FILE, Is("/run/mysql-ha-agent"), NeedsRestart, "the lease file shared with the guard"),

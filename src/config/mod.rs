@@ -15,7 +15,6 @@ mod address;
 mod between;
 mod build;
 mod document;
-pub mod duration;
 mod fault;
 pub mod keys;
 mod reader;

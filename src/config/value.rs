@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::address::HostPort;
 use super::document::Node;
-use super::duration;
 use super::secret::{Secret, SecretOrigin};
+use crate::core::duration;
 
 /// A rule that text must keep: what is wrong with it, and the mend.
 pub(super) type Rule = fn(&str) -> Result<(), (String, String)>;

@@ -120,7 +120,8 @@ pub fn barred(case: &Case<'_>, memory: &Memory) -> Option<Bar> {
 }
 
 /// What is left of `failover.cooldown`.
-fn cooldown_left(case: &Case<'_>, memory: &Memory) -> Option<Duration> {
+#[must_use]
+pub fn cooldown_left(case: &Case<'_>, memory: &Memory) -> Option<Duration> {
     let topology = &case.topology()?.record;
     let opened = memory.opened_epoch.as_ref()?;
     // What an operator has fenced is to be taken over: it is no fault that travels with the role.

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::core::status::Ages;
 use crate::core::time::{Moment, Wall};
 
 /// Now, on the clock that also counts suspend (`CLOCK_BOOTTIME`): a host that slept must find its lease over.
@@ -20,6 +22,19 @@ pub fn now() -> Moment {
 #[must_use]
 pub fn wall() -> Wall {
     Wall(format!("{:.3}", jiff::Timestamp::now()))
+}
+
+/// What lies between two wall clocks, for people; none where the second is not later, or one makes no sense.
+#[must_use]
+pub fn between(earlier: &Wall, later: &Wall) -> Option<Duration> {
+    let (earlier, later): (jiff::Timestamp, jiff::Timestamp) = (earlier.0.parse().ok()?, later.0.parse().ok()?);
+    Duration::try_from(later.duration_since(earlier)).ok()
+}
+
+/// How old is what hosts have written, as of now. `lives_within`: see [`Ages::lives_within`].
+#[must_use]
+pub fn ages(lives_within: Duration) -> Ages {
+    Ages { now: wall(), between, lives_within }
 }
 
 /// The present boot of this host, a UUID that changes with every boot.

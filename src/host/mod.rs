@@ -9,6 +9,7 @@
 pub mod beside;
 pub mod clock;
 pub mod lease_file;
+pub mod limits;
 pub mod memory;
 pub mod notify;
 pub mod presence;

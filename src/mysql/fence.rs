@@ -143,20 +143,9 @@ impl Fence {
         self.mysqld.borrow().as_ref().is_some_and(|mysqld| !mysqld.has_exited())
     }
 
-    /// Makes the server read-only, or dead. Takes `budget` at the most; what held it up goes to the log. `needed` is asked
+    /// Makes the server read-only, or dead. Takes `budget` at the most; `needed` is asked
     /// again before sessions or the process are killed: a lease may have been renewed meanwhile, and its holder may have
     /// opened the server again, so that what is killed would be rightful commits.
-    pub async fn run(&mut self, budget: Duration, needed: impl Fn() -> bool) -> Fenced {
-        let report = self.climb(budget, needed).await;
-        let rung = report.rung.map_or("none", Rung::code);
-        match report.trouble.is_empty() {
-            true => tracing::debug!(rung, "fenced"),
-            false => tracing::warn!(rung, trouble = report.trouble.join("; "), "read-only did not come at once"),
-        }
-        report.fenced
-    }
-
-    /// Like [`Fence::run`], with which rung it took and why.
     pub async fn climb(&mut self, budget: Duration, needed: impl Fn() -> bool) -> Report {
         // Held for the whole climb: a new process that the watch finds meanwhile is another life, with
         // super_read_only persisted, and not the one this fence is for.

@@ -227,7 +227,7 @@ async fn a_frozen_server_whose_process_is_not_known_is_not_called_fenced() {
     let server = server().await;
     let mut fence = fence_of(&server, false).await;
     server.signal("STOP");
-    let fenced = fence.run(Duration::from_millis(500), || true).await;
+    let fenced = fence.climb(Duration::from_millis(500), || true).await.fenced;
     assert!(matches!(&fenced, Fenced::Failed(why) if why.contains("mysqld_pid_file")), "{fenced:?}");
 }
 

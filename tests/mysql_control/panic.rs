@@ -42,7 +42,7 @@ async fn a_panic_in_another_thread_makes_the_server_read_only() {
     };
     let cell = ServerCell::new(None, Holdings::default(), Some(notes));
     let guard = GuardsFile::new(folder.path().join("none"), "boot");
-    let shared = Shared { own, server: cell, decision, watermark, guard };
+    let shared = Shared { own, server: cell, decision, watermark, guard, tally: std::sync::Arc::default() };
     let mysqld = Arc::new(Mysqld::behind(&server.socket()).unwrap());
     let (_found, found) = watch::channel(Some(mysqld));
     let (_orders, orders) = mpsc::channel(1);

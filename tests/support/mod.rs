@@ -27,10 +27,12 @@
 // Each test target compiles this module for itself and uses only part of it.
 #![allow(dead_code, unused_imports, reason = "shared by several targets, each of which uses a part")]
 
+mod balancer;
 mod checks;
 mod cluster;
 mod faults;
 mod host;
+mod http;
 mod line;
 mod network;
 mod operator;
@@ -43,9 +45,11 @@ mod tree;
 mod verbs;
 mod writer;
 
+pub(crate) use balancer::Balancer;
 pub(crate) use checks::{assert_nothing_lost, missing, next_heartbeat, wait_for};
 pub(crate) use cluster::Cluster;
 pub(crate) use host::{Host, Kind};
+pub(crate) use http::{Said, ask, open_connection};
 pub(crate) use network::{MYSQL_PORT, Way, ZOOKEEPER_PORT};
 pub(crate) use options::ClusterOptions;
 pub(crate) use probe::{Probed, ReadOnlyProbe, Span};

@@ -53,6 +53,22 @@ impl Network {
             .unwrap_or_else(|error| panic!("cannot enter the namespace {path}: {error}"));
     }
 
+    /// The process in whose network the test itself lives; none with loopback addresses.
+    pub(super) fn hub(&self) -> Option<u32> {
+        match self {
+            Self::Namespaces(hub) => Some(hub.pid()),
+            Self::Loopback(..) => None,
+        }
+    }
+
+    /// The address of the test itself as the hosts of cluster `cluster` reach it.
+    pub(super) fn own_address(&self, cluster: u8) -> Ipv4Addr {
+        match self {
+            Self::Namespaces(_) => Ipv4Addr::new(10, 77, cluster, 1),
+            Self::Loopback(x, y) => Ipv4Addr::new(127, *x, *y, cluster * 16 + 15),
+        }
+    }
+
     /// The address of host `number` (from 1) of cluster `cluster` (from 0).
     pub(crate) fn address(&self, cluster: u8, number: u8) -> Ipv4Addr {
         match self {

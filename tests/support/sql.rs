@@ -19,9 +19,14 @@ pub(crate) async fn connect_root(socket: &Path) -> Result<Conn, Failure> {
 
 /// Connects as the applications do, over TCP.
 pub(crate) async fn connect_app(address: std::net::Ipv4Addr) -> Result<Conn, Failure> {
+    connect_app_at(address, MYSQL_PORT).await
+}
+
+/// The same at another port: what a load balancer leads to.
+pub(crate) async fn connect_app_at(address: std::net::Ipv4Addr, port: u16) -> Result<Conn, Failure> {
     let options = OptsBuilder::default()
         .ip_or_hostname(address.to_string())
-        .tcp_port(MYSQL_PORT)
+        .tcp_port(port)
         .prefer_socket(false)
         .user(Some("app"))
         .pass(Some("app-secret"));
