@@ -8,8 +8,10 @@ pub mod fence;
 pub mod leave;
 mod loss;
 pub mod pause;
+pub mod prestart;
 pub mod prestop;
 pub mod promote;
+pub mod rewind;
 pub mod session;
 pub mod status;
 
@@ -103,10 +105,19 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
             }
             Exit::Done.into()
         }
+        Verb::Prestart(args) => {
+            let report = prestart::prestart(&config, args.dry_run).await;
+            if json || report.exit() == Exit::Done {
+                show(json, &report, || report.text());
+            } else {
+                eprint!("{}", report.text());
+            }
+            report.exit().into()
+        }
         Verb::Prestop => answer(json, prestop::prestop(&config).await),
         Verb::Leave => answer(json, leave::leave(&config).await),
         Verb::Unfence => answer(json, fence::unfence(&config)),
-        Verb::Handover | Verb::Rejoin(_) | Verb::Bootstrap | Verb::Prestart(_) | Verb::Remove(_) | Verb::Route => {
+        Verb::Handover | Verb::Rejoin(_) | Verb::Bootstrap | Verb::Remove(_) | Verb::Route => {
             eprintln!(
                 "this verb is not in force in this version; nothing was done (see the README, \"Not yet in force\")"
             );

@@ -22,6 +22,7 @@ pub mod observe;
 pub mod outcome;
 pub mod reason;
 pub mod records;
+pub mod rewind;
 pub mod rows;
 pub mod table;
 pub mod time;
