@@ -3,6 +3,7 @@
 //! | module | holds | may use |
 //! | --- | --- | --- |
 //! | [`core`] | every decision, pure | std, serde derives |
+//! | [`binlog`] | binary log files, read from their bytes | core types |
 //! | [`zookeeper`] | the tree, the only user of the ZooKeeper client crate | core types |
 //! | [`mysql`] | probes and control, the only user of the MySQL client crate | core types |
 //! | [`config`] | the file as typed → the validated configuration | core |
@@ -14,6 +15,8 @@
 
 #[cfg(feature = "agent")]
 pub mod agent;
+#[cfg(feature = "agent")]
+pub mod binlog;
 #[cfg(feature = "agent")]
 pub mod cli;
 #[cfg(feature = "agent")]

@@ -12,6 +12,8 @@ mod failsafe;
 mod fences;
 #[path = "decisions/operator.rs"]
 mod operator;
+#[path = "decisions/prestart.rs"]
+mod prestart;
 #[path = "decisions/scenarios.rs"]
 mod scenarios;
 #[path = "decisions/shut_out.rs"]

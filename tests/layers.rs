@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("config", &["core"]),
+    ("binlog", &["core"]),
     ("zookeeper", &["core"]),
     // The host's clock and the process behind the socket: the fence ends in a SIGKILL.
     ("mysql", &["core", "host"]),
@@ -20,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "guard",
         &["core", "config", "mysql", "host", "cli::exit", "agent::reload", "agent::run::own_target", "agent::watcher"],
     ),
-    ("cli", &["core", "config", "zookeeper", "mysql", "host", "http", "agent", "guard"]),
+    ("cli", &["binlog", "core", "config", "zookeeper", "mysql", "host", "http", "agent", "guard"]),
 ];
 
 /// Client crates and the only folders that may name them.

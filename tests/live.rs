@@ -22,6 +22,7 @@ mod live_cases {
     pub(crate) mod partitions;
     pub(crate) mod replicas;
     pub(crate) mod restarts;
+    pub(crate) mod rewinds;
     pub(crate) mod rooms;
     pub(crate) mod shut_out;
     pub(crate) mod storage;

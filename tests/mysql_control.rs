@@ -13,6 +13,8 @@ mod fence_budget;
 mod interleavings;
 #[path = "mysql_control/panic.rs"]
 mod panic;
+#[path = "mysql_control/prestart.rs"]
+mod prestart;
 #[path = "mysql_control/probe.rs"]
 mod probe;
 #[path = "mysql_control/server.rs"]

@@ -225,6 +225,7 @@ pub(crate) fn topology(epoch: u64) -> Record {
         },
         handover: None,
         forced: None,
+        kept_since: None,
         lost: GtidSet::new(),
     }))
 }

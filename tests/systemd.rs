@@ -104,14 +104,43 @@ fn the_handover_unit_acts_at_its_stop_and_before_what_it_needs_is_stopped() {
     }
 }
 
-/// As root and by a verb that there is; and a package that puts it where systemd reads it by itself has enabled it.
+/// As root and by a verb that there is; and a package that puts it where systemd reads it by itself has enabled it. Whatever the one
+/// before the start says, mysqld starts.
 #[test]
-fn the_drop_in_of_mysqlds_unit_runs_prestop() {
-    let path = format!("{}/packaging/mysql-ha-stop.conf", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).expect("the drop-in can be read");
-    let settings: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(settings, ["[Service]", "ExecStop=+/usr/bin/mysql-ha-agent prestop"]);
-    let help =
-        Command::new(env!("CARGO_BIN_EXE_mysql-ha-agent")).args(["prestop", "--help"]).output().expect("it runs");
-    assert!(help.status.success(), "{help:?}");
+fn the_drop_ins_of_mysqlds_unit_run_prestop_and_prestart() {
+    for (file, line, verb) in [
+        ("mysql-ha-stop.conf", "ExecStop=+/usr/bin/mysql-ha-agent prestop", "prestop"),
+        ("mysql-ha-start.conf", "ExecStartPre=+-/usr/bin/mysql-ha-agent prestart", "prestart"),
+    ] {
+        let path = format!("{}/packaging/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).expect("the drop-in can be read");
+        let settings: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(settings, ["[Service]", line]);
+        let help = Command::new(env!("CARGO_BIN_EXE_mysql-ha-agent")).args([verb, "--help"]).output().expect("it runs");
+        assert!(help.status.success(), "{help:?}");
+    }
+}
+
+/// Where it knows nothing it changes nothing and says why; switched off it does not even look.
+#[test]
+fn prestart_without_a_note_or_switched_off_says_so() {
+    for (rewind, part) in [("true", "has no note of this server"), ("false", "rejoin.rewind is false")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().display();
+        let config = format!(
+            "cluster: c\nname: db1\nzookeeper: {{hosts: ['127.0.0.1:1']}}\nfailover: {{durability: lossless}}\n\
+             state_dir: {path}/state\nrun_dir: {path}/run\nrejoin: {{rewind: {rewind}}}\n\
+             mysql: {{socket: {path}/none.sock, user: agent, password: x, advertise: '127.0.0.1:3306', \
+             replication: {{user: repl, password: x}}}}\n"
+        );
+        std::fs::write(folder.path().join("agent.yaml"), config).expect("the file can be written");
+        let output = Command::new(env!("CARGO_BIN_EXE_mysql-ha-agent"))
+            .args(["prestart", "--config"])
+            .arg(folder.path().join("agent.yaml"))
+            .output()
+            .expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.code() == Some(0) && said.contains(part), "{output:?}");
+        assert!(!folder.path().join("state").exists(), "it has left something behind");
+    }
 }

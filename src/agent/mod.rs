@@ -15,6 +15,7 @@
 //! | [`reload`] | SIGHUP |
 //! | [`note`] | the lines kept in `state_dir`, and their one writer |
 //! | [`shared`] | what the tasks share, and who writes which part |
+//! | [`last_seen`] | what `prestart` has to know of our server once it is dead |
 //! | [`record`] | what is published of our server |
 //! | [`log`] | where the records of `tracing` go |
 //!
@@ -27,6 +28,7 @@ pub mod fencer;
 pub mod http;
 pub mod kept;
 pub mod lanes;
+pub mod last_seen;
 pub mod log;
 pub mod note;
 pub mod record;

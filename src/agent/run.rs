@@ -11,6 +11,7 @@ use super::fencer::{Fencer, on_panic};
 use super::http;
 use super::kept::{keep_holdings, opened_epoch, watch_fence_marker};
 use super::lanes::{MysqlLane, ZookeeperLane, write_notes};
+use super::last_seen::Noting;
 use super::note::{self, Note};
 use super::reload::reloads;
 use super::renewal::{Renewals, look_for_guard, mirror};
@@ -284,6 +285,10 @@ impl Start {
             tokio::spawn(acquaint(config.mysql.replication.clone(), config.name.clone(), viewer.view()));
         }
         tokio::spawn(write_notes(writer.clone(), noted));
+        if notes_it {
+            let (state_dir, mysqld) = (config.state_dir.clone(), mysqld.clone());
+            tokio::spawn(Noting { state_dir, shared: shared.clone(), mysqld, ensemble: viewer.view() }.run());
+        }
         let hands = Hands::new(&config, &boot_id, mysqld.clone());
         tokio::spawn(Watcher::new(&config, &shared, mysqld, watermarks).run());
         let mysql = MysqlLane { busy: Busy::default(), hands, shared: shared.clone() };

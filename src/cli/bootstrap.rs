@@ -106,7 +106,7 @@ fn first(config: &Config, ensemble: &Ensemble, facts: &ServerFacts) -> Result<To
         epoch: ensemble.lease.record().map_or(0, |lease| lease.epoch + 1),
         primary: None,
         since: clock::wall(),
-        reason: Reason::Adopted,
+        reason: Reason::Bootstrap,
         members: BTreeMap::from([(config.name.clone(), member)]),
         last_writer: Some(config.name.clone()),
         // Nobody acknowledges yet: what is acknowledged is here alone.
@@ -116,6 +116,7 @@ fn first(config: &Config, ensemble: &Ensemble, facts: &ServerFacts) -> Result<To
         },
         handover: None,
         forced: None,
+        kept_since: None,
         lost: GtidSet::new(),
     })
 }

@@ -205,7 +205,8 @@ fn removal(config: &Config, topology: &Seen<Topology>, ensemble: &Ensemble, floo
 /// Best effort: a file that stays hurts nobody who starts no agent here.
 fn remove_files(config: &Config, state_dir: StateDir) {
     let lease = LeaseFile::path_in(&config.run_dir, &config.cluster, &config.name);
-    let notes = ["member.json", "fenced", "opened", "epoch", "holdings", "fenced_by_hand", "lock"];
+    let notes =
+        ["member.json", "fenced", "opened", "epoch", "holdings", "fenced_by_hand", "server.json", "started_on", "lock"];
     for path in notes.iter().map(|name| state_dir.path().join(name)).chain([lease]) {
         if let Err(error) = fs::remove_file(&path)
             && error.kind() != std::io::ErrorKind::NotFound

@@ -10,9 +10,11 @@ pub mod leave;
 mod listens;
 mod loss;
 pub mod pause;
+pub mod prestart;
 pub mod prestop;
 pub mod promote;
 pub mod remove;
+pub mod rewind;
 pub mod session;
 pub mod status;
 
@@ -117,13 +119,22 @@ async fn verb(cli: Cli, config: Config) -> ExitCode {
             }
             Exit::Done.into()
         }
+        Verb::Prestart(args) => {
+            let report = prestart::prestart(&config, args.dry_run).await;
+            if json || report.exit() == Exit::Done {
+                show(json, &report, || report.text());
+            } else {
+                eprint!("{}", report.text());
+            }
+            report.exit().into()
+        }
         Verb::Prestop => answer(json, prestop::prestop(&config).await),
         Verb::Leave => answer(json, leave::leave(&config).await),
         Verb::Unfence => answer(json, fence::unfence(&config)),
         Verb::Bootstrap => answer(json, bootstrap::bootstrap(&config).await),
         Verb::Remove(args) => answer(json, remove::remove(&config, &args.name).await),
         Verb::Handover => promote_verb(&config, json, &PromoteArgs::to_the_best(), true).await,
-        Verb::Rejoin(_) | Verb::Prestart(_) | Verb::Route => {
+        Verb::Rejoin(_) | Verb::Route => {
             eprintln!(
                 "this verb is not in force in this version; nothing was done (see the README, \"Not yet in force\")"
             );

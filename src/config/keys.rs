@@ -57,7 +57,6 @@ pub const NOT_YET_IN_FORCE: &[&str] = &[
     "mysql.service_unit",
     "fencing.command",
     "rejoin.policy",
-    "rejoin.rewind",
     "hooks.pre_promote",
     "hooks.post_promote",
     "hooks.post_demote",

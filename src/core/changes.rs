@@ -36,6 +36,7 @@ pub fn adopted(case: &Case<'_>, reason: Reason) -> Option<Topology> {
         },
         handover: None,
         forced: None,
+        kept_since: None,
         lost: GtidSet::new(),
     };
     // Every replica may acknowledge: an operator may have set it so.
@@ -111,6 +112,11 @@ pub fn claimed(topology: &Topology, case: &Case<'_>, reason: Reason) -> Topology
     next.reason = reason;
     next.handover = None;
     next.last_writer = case.last_writer().map(str::to_owned);
+    // `mark_forced` takes it back.
+    next.kept_since = match topology.durability.mode {
+        DurabilityMode::Lossless => topology.kept_since.or(Some(topology.epoch)),
+        DurabilityMode::Async => None,
+    };
     next.durability.sync.extend(shut_out_by_others(topology, case));
     if let Some(facts) = case.facts() {
         // What the winner holds is the least that any later candidate must hold (interleaving 5).
@@ -157,6 +163,7 @@ pub fn mark_forced(ops: &mut [Op], epoch: u64) {
     for op in ops {
         if let Op::Set(Path::Topology, Record::Topology(topology), _) = op {
             topology.forced = Some(epoch);
+            topology.kept_since = None;
         }
     }
 }

@@ -47,6 +47,29 @@ impl GtidSet {
         self.origins.is_empty()
     }
 
+    /// The set of these intervals without tags: UUID, first and last number. None where one of them is none.
+    #[must_use]
+    pub fn of_intervals(intervals: impl IntoIterator<Item = (String, u64, u64)>) -> Option<Self> {
+        let mut set = Self::new();
+        for (uuid, from, to) in intervals {
+            if !is_uuid(&uuid) || from == 0 || to < from || to == u64::MAX {
+                return None;
+            }
+            let origin = Origin { uuid: uuid.to_ascii_lowercase(), tag: String::new() };
+            set.origins.entry(origin).or_default().push((from, to));
+        }
+        set.origins.values_mut().for_each(normalise);
+        Some(set)
+    }
+
+    /// Whether the transaction with this number of a server, without a tag, is in the set.
+    #[must_use]
+    pub fn includes(&self, uuid: &str, number: u64) -> bool {
+        let origin = Origin { uuid: uuid.to_ascii_lowercase(), tag: String::new() };
+        let intervals = self.origins.get(&origin).map_or(&[][..], Vec::as_slice);
+        intervals.iter().any(|(from, to)| (*from..=*to).contains(&number))
+    }
+
     /// How many transactions the set holds.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -246,6 +269,15 @@ mod tests {
     }
 
     #[test]
+    fn intervals_are_taken_in_any_order_and_checked() {
+        let intervals = [(7, 9), (1, 5), (5, 6)].map(|(from, to)| (A.to_ascii_uppercase(), from, to));
+        assert_eq!(GtidSet::of_intervals(intervals), Some(set("A:1-9")));
+        for (uuid, from, to) in [("x", 1, 1), (A, 0, 1), (A, 2, 1), (A, 1, u64::MAX)] {
+            assert_eq!(GtidSet::of_intervals([(uuid.to_owned(), from, to)]), None, "{uuid}:{from}-{to}");
+        }
+    }
+
+    #[test]
     fn a_tag_is_an_origin_of_its_own() {
         assert!(!set("A:1-9").contains(&set("A:tag:1")));
         assert_eq!(set("A:1-3:tag:1-5").subtract(&set("A:1-9")), set("A:tag:1-5"));
@@ -269,7 +301,11 @@ mod tests {
             prop_assert_eq!(union.count(), a.count() + b.subtract(&a).count());
             prop_assert!(a.subtract(&b).union(&b) == union);
             prop_assert_eq!(a.contains(&b), b.subtract(&a).is_empty());
-            prop_assert_eq!(a.to_string().parse::<GtidSet>().unwrap(), a);
+            prop_assert_eq!(&a.to_string().parse::<GtidSet>().unwrap(), &a);
+            for number in 1..50 {
+                let one = GtidSet::of_intervals([(A.to_owned(), number, number)]).unwrap();
+                prop_assert_eq!(a.includes(A, number), a.contains(&one));
+            }
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod phase;
 pub mod prospects;
 pub mod reason;
 pub mod records;
+pub mod rewind;
 pub mod rows;
 pub mod serving;
 pub mod status;

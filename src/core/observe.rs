@@ -154,6 +154,7 @@ fn adopted(view: &View, primary: &AgentRecord, agents: &[&AgentRecord], epoch: u
         last_writer: Some(primary.name.clone()),
         handover: None,
         forced: None,
+        kept_since: None,
         lost: GtidSet::new(),
     })
 }

@@ -67,6 +67,7 @@ pub fn phase_code(reason: Reason) -> u16 {
         Reason::ShutOut => 58,
         Reason::MemberJoined => 59,
         Reason::Fenced => 60,
+        Reason::Rewound => 61,
     }
 }
 

@@ -164,6 +164,8 @@ reasons! {
     MemberJoined = "member_joined",
     /// The server was made read-only.
     Fenced = "fenced",
+    /// Commits that were in flight when a server died were taken back before its start (`prestart`).
+    Rewound = "rewound",
 }
 
 impl Reason {

@@ -239,6 +239,10 @@ pub struct Topology {
     /// The last epoch that began with `promote --allow-data-loss`: acknowledged writes may have been lost when it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced: Option<u64>,
+    /// Each epoch after this one began with all that had been acknowledged in the one before. None: not known, as when the last one began
+    /// in `async`, by force, or under an agent of an earlier version (which drops this field). `prestart` relies on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_since: Option<u64>,
     /// What was known to be acknowledged and is not on the server that this epoch began with. It stands here since whoever
     /// claimed may be restarted, or die, before it has written its history.
     #[serde(default, skip_serializing_if = "GtidSet::is_empty")]

@@ -11,6 +11,7 @@ use super::reason::Reason;
 use super::records::{
     AgentRecord, DurabilityMode, Lease, Master, Mode, Pause, SwitchoverRequest, Terms, Topology, Vote,
 };
+use super::rewind::ServerFiles;
 use super::time::{Moment, Wall};
 
 /// All that one step may look at.
@@ -399,6 +400,8 @@ pub struct ServerFacts {
     pub relay_log_recovery: bool,
     /// `sync_binlog` and `innodb_flush_log_at_trx_commit` are 1: a crash of the host loses no commit.
     pub synced_commits: bool,
+    /// Where it keeps its files; none where that is not told by its variables.
+    pub files: Option<ServerFiles>,
     /// Age of the newest heartbeat seen in the table; none when unknown.
     pub heartbeat_age: Option<Duration>,
     /// Whether the heartbeat table is there.

@@ -167,7 +167,7 @@ fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> S
 }
 
 /// Replaces a file so that a reader, also one after a power cut, sees the old content or the new.
-fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("new");
     let mut file = File::create(&draft)?;
     file.write_all(content)?;

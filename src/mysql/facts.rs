@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant};
 
 use crate::core::gtid::GtidSet;
+use crate::core::rewind::ServerFiles;
 use crate::core::view::{Channel, IoThread, SemiSync, SemiSyncReplica, SemiSyncSource, ServerFacts};
 
 use super::connect::{Connection, Row, identifier};
@@ -34,6 +35,8 @@ const GLOBALS: &str = "SELECT @@global.gtid_executed AS executed, @@server_uuid 
 /// What the server has to gather first: together some 5 ms of processor time (9.7, `SHOW PROFILES`), all the rest 0.3 ms.
 const SETTINGS: &str = "SELECT @@global.relay_log_recovery AS relay_log_recovery, \
      @@global.sync_binlog = 1 AND @@global.innodb_flush_log_at_trx_commit = 1 AS synced, \
+     @@global.datadir AS datadir, @@global.log_bin_index AS log_index, @@global.innodb_data_home_dir AS data_home, \
+     @@global.innodb_data_file_path AS data_path, @@global.innodb_temp_data_file_path AS temp_path, \
      (SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE <> 'OFFLINE' \
       AND MEMBER_ID <> '') AS group_members, \
      (SELECT COUNT(*) FROM performance_schema.persisted_variables WHERE VARIABLE_VALUE IN ('ON', '1') \
@@ -66,6 +69,7 @@ struct Settings {
     group_member: bool,
     relay_log_recovery: bool,
     synced_commits: bool,
+    files: Option<ServerFiles>,
     source_side: Option<Generation>,
     replica_side: Option<Generation>,
 }
@@ -154,6 +158,7 @@ impl Reader {
             incarnation: incarnation.to_owned(),
             relay_log_recovery: settings.relay_log_recovery,
             synced_commits: settings.synced_commits,
+            files: settings.files.clone(),
             heartbeat_age: beat.and_then(|beat| beat.age),
             heartbeat_table: beat.is_some(),
             semi_sync,
@@ -232,9 +237,16 @@ async fn read_settings(connection: &mut Connection, incarnation: &str, limit: Du
         group_member: number("group_members") > 0,
         relay_log_recovery: row.is_on("relay_log_recovery"),
         synced_commits: row.is_on("synced"),
+        files: files(&row),
         source_side: loaded(Generation::source),
         replica_side: loaded(Generation::replica),
     })
+}
+
+fn files(row: &Row) -> Option<ServerFiles> {
+    let text = |column| row.text_or_empty(column);
+    let home = row.text("data_home");
+    ServerFiles::of(&text("datadir"), &text("log_index"), home.as_deref(), &text("data_path"), &text("temp_path"))
 }
 
 /// A server that does not know the globals: old or MariaDB where it says so, else the error stands.

@@ -10,6 +10,7 @@
 //! | [`control`] | executes the decisions' actions ([`follow`], [`open`], [`close`], `events` hold the larger ones) |
 //! | [`accounts`] | shuts a member out by its replication account, and lets it in again |
 //! | `binlog` | where replicas begin to read |
+//! | [`executed`] | what another server has, asked once |
 //! | [`grants`] | what our account may do, by itself and by its roles |
 //! | [`leave`] | a server leaves the product's care |
 //! | `semisync` | both sides of semi-synchronous replication |
@@ -27,6 +28,7 @@ pub mod close;
 pub mod connect;
 pub mod control;
 mod events;
+pub mod executed;
 pub mod facts;
 pub mod fault;
 pub mod fence;

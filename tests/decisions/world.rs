@@ -218,6 +218,7 @@ fn topology() -> Topology {
         },
         handover: None,
         forced: None,
+        kept_since: None,
         lost: GtidSet::new(),
     }
 }
@@ -306,6 +307,7 @@ fn facts(name: &str) -> ServerFacts {
         incarnation: format!("{name}/1"),
         relay_log_recovery: false,
         synced_commits: true,
+        files: None,
         heartbeat_age: Some(Duration::from_millis(500)),
         heartbeat_table: true,
         semi_sync: SemiSync {

@@ -55,9 +55,23 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Tells it to end and sees how it did; one that has ended before says how that was.
-    pub(crate) async fn terminate(&mut self) -> ExitStatus {
-        self.signal("TERM");
+    /// Where it keeps its files.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// What it has logged in all its lives.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log.err")).unwrap()
+    }
+
+    /// Starts it again without waiting until it answers, since it will not.
+    pub(crate) fn begin_start(&mut self) {
+        self.child = launch(self.folder.path(), self.port, self.id, &[]);
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
         let ended = async {
             loop {
                 match self.child.try_wait().unwrap() {
@@ -67,6 +81,12 @@ impl Server {
             }
         };
         tokio::time::timeout(LONG, ended).await.expect("mysqld did not end")
+    }
+
+    /// Tells it to end and sees how it did; one that has ended before says how that was.
+    pub(crate) async fn terminate(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.ended().await
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -81,7 +101,7 @@ impl Server {
             }
         };
         if tokio::time::timeout(LONG, trying).await.is_err() {
-            panic!("mysqld did not start:\n{}", std::fs::read_to_string(self.folder.path().join("log")).unwrap());
+            panic!("mysqld did not start:\n{}", self.log());
         }
     }
 
@@ -168,7 +188,7 @@ fn launch(folder: &Path, port: u16, id: u32, options: &[&str]) -> Child {
         .args(["--pdeathsig", "KILL"])
         .arg(path("MYSQLD", "target/servers/bin/mysqld"))
         .args([format!("--datadir={}", at("data")), format!("--socket={}", at("s"))])
-        .args([format!("--log-error={}", at("log")), format!("--port={port}"), format!("--server-id={id}")])
+        .args([format!("--log-error={}", at("log.err")), format!("--port={port}"), format!("--server-id={id}")])
         .args(["--bind-address=127.0.0.1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
         .args(["--relay-log=relay", "--relay-log-recovery=OFF", "--mysqlx=OFF", "--skip-name-resolve"])
         .args(["--innodb-buffer-pool-size=32M", "--event-scheduler=OFF"])

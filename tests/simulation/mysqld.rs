@@ -320,6 +320,7 @@ impl Mysqld {
             incarnation: format!("boot{boot}/{}", self.life),
             relay_log_recovery: false,
             synced_commits: true,
+            files: None,
             heartbeat_age: self.newest.map(|newest| Duration::from_millis(now.saturating_sub(newest))),
             heartbeat_table: true,
             semi_sync: SemiSync {

@@ -90,7 +90,7 @@ fn a_reload_applies_some_and_leaves_others() {
 #[test]
 fn what_has_no_effect_yet_is_named_only_where_it_is_changed() {
     assert_eq!(with("").not_yet_in_force(), Vec::<&str>::new());
-    assert_eq!(with("rejoin: {policy: auto, rewind: true}\n").not_yet_in_force(), Vec::<&str>::new());
+    assert_eq!(with("rejoin: {policy: auto, rewind: false}\n").not_yet_in_force(), Vec::<&str>::new());
     let file = format!("{LEAST}rejoin: {{policy: clone}}\nhooks: {{fenced: /bin/x}}\nzone: a\n");
     assert_eq!(read(&file).unwrap().not_yet_in_force(), ["rejoin.policy", "hooks.fenced"]);
 }
