@@ -8,7 +8,7 @@ use mysql_ha_agent::core::time::Moment;
 use mysql_ha_agent::core::timing::lease_length;
 use mysql_ha_agent::core::view::Held;
 
-use super::agent::{OP_TIMEOUT, RENEW};
+use super::agent::{Agent, OP_TIMEOUT, RENEW};
 use super::ensemble::{GRANTED, Refused};
 use super::world::World;
 
@@ -287,6 +287,11 @@ impl World {
         if !matches!(self.settle(i), Settled::Ours) {
             return;
         }
+        let other_session =
+            |agent: &Agent| agent.keeper.hold.as_ref().is_some_and(|hold| Some(hold.last.session) != agent.session);
+        if other_session(&self.agents[i]) {
+            return self.in_another_session(i);
+        }
         let observation = Op::Set(self.own_node(i), self.observation(i), -1);
         let opened = self.agents[i].decision.as_ref().is_some_and(|decision| decision.want_opened);
         let agent = &mut self.agents[i];
@@ -324,6 +329,16 @@ impl World {
         hold.pending = Some(Attempt { record, sent: now, session });
         agent.keeper.publish();
         self.send(i, Purpose::Renewal, ops, None);
+    }
+
+    /// As the real keeper: whoever has taken the lease meanwhile is seen, and what we see is published beside it until then.
+    fn in_another_session(&mut self, i: usize) {
+        let version = self.agents[i].keeper.hold.as_ref().map(|hold| hold.version);
+        match self.read_lease(i) {
+            None => {}
+            Some(Some((_, at))) if Some(at) == version => self.publish(i),
+            Some(_) => self.lose(i),
+        }
     }
 
     /// A new session needs its own node below `agents`; that of a former one of this host is replaced.
