@@ -24,6 +24,8 @@ pub struct Memory {
     /// The life of the server that this agent opened or found open: a read-only primary of the same life that we
     /// did not fence was made read-only by hand (interleaving 13), one of another life by its restart. None for a replica.
     pub opened_incarnation: Option<String>,
+    /// This process has held a lease under which its server took writes.
+    pub had_lease: bool,
     /// The last time this agent asked to follow: whom, in which life of the server, when.
     pub follow: Option<FollowAttempt>,
     /// A planned switch has given the role to another server since then: the client connections here are to be ended.

@@ -120,6 +120,21 @@ fn on_acknowledgements(case: Add<'_>) {
         w.view.ensemble.agents.remove("db1");
     });
     case("S4", "lease_lost", "Fence", "the next epoch, read in a session in which our name is not taken", new_session);
+    let lost_again = || {
+        outage().with(|w| {
+            w.view.own.managed = false;
+            w.view.held = None;
+            w.view.ensemble.complete = false;
+        })
+    };
+    case(
+        "S4",
+        "writable_without_lease",
+        "Fence",
+        "the lease is found lost, and ZooKeeper is lost before anything is read",
+        { lost_again().with(|w| w.memory.had_lease = true) },
+    );
+    case("S5", "no_zookeeper", "", "the same without ever having held one: perhaps a second agent", lost_again());
     let read_only = outage().with(|w| w.facts().super_read_only = true);
     case("S5", "no_zookeeper", "", "read-only, once come, is not undone by a proof", read_only);
 }

@@ -60,8 +60,9 @@ const KEPT: &[u64] =
 const KEPT_POWER: &[u64] = &[122, 269, 288, 615, 879, 1127, 1349, 1441, 1562, 1754, 1981];
 
 /// The same of hosts that are away for long: an agent that froze in the midst of its claim and never published anything in its next
-/// session (105412; the simulated keeper lacked what the real one does).
-const KEPT_ABSENT: &[u64] = &[105_412];
+/// session (105412; the simulated keeper lacked what the real one does), a primary on acknowledgements that found its lease lost and
+/// ZooKeeper lost again before it had read anything, with nobody to fence it (114791).
+const KEPT_ABSENT: &[u64] = &[105_412, 114_791];
 
 /// How many of those are run by default.
 const POWER: u64 = 500;

@@ -72,13 +72,14 @@ pub fn foreign_writable(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
 /// Promise 1: a server under our care that takes writes without a lease that still holds is made read-only, whatever
 /// else is going on. The fencing task does the same on its own at the lease's end; this row sees the other ways into
 /// that state (a restart after T, an operator's `SET GLOBAL`, a lease that another took).
-pub fn writable_without_lease(case: &Case<'_>, _: &mut Memory) -> Option<Outcome> {
+pub fn writable_without_lease(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     // Ours: by the marker, by a lease of this process, or because our name is. Who has none of them may be a second agent beside
     // the one that holds the lease. The lease counts before the name is taken in a new session: what is read first then may be
-    // that another epoch has begun, and a primary on acknowledgements ends there (failsafe; found by simulation).
-    let ours = case.view.own.managed
-        || case.view.held.as_ref().is_some_and(|held| held.opened && !held.inherited)
-        || (case.topology().is_some() && case.connected().is_some());
+    // that another epoch has begun, and a primary on acknowledgements ends there (failsafe; found by simulation). And who has had
+    // one once has had it: a lease that is found lost in a new session says no end any more, and where ZooKeeper is lost again
+    // before anything could be read, nobody would ever fence (found by simulation).
+    memory.had_lease |= case.view.held.as_ref().is_some_and(|held| held.opened && !held.inherited);
+    let ours = case.view.own.managed || memory.had_lease || (case.topology().is_some() && case.connected().is_some());
     // Offline alone is not enough: an account with CONNECTION_ADMIN still writes, and commits that wait for an
     // acknowledgement keep read-only from coming until the ladder's last rung ends them.
     let read_only = case.exited() || case.facts().is_none_or(|facts| facts.super_read_only);
