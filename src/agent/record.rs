@@ -65,7 +65,7 @@ fn server_record(server: &Server, facts: &ServerFacts, age: Duration, intends: b
         ),
         acknowledging: !exited && facts.semi_sync.replica.is_some_and(|replica| replica.active),
         errant: server.errant.clone(),
-        incarnation: Some(facts.life().to_owned()),
+        incarnation: Some(facts.life()),
     }
 }
 

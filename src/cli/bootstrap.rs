@@ -86,6 +86,20 @@ fn first(config: &Config, ensemble: &Ensemble, facts: &ServerFacts) -> Result<To
     if config.failover.mode == Mode::Observe {
         return Err("failover.mode is observe: this agent changes nothing".to_owned());
     }
+    if config.failover.priority == 0 || own.record.fenced_by_hand || ensemble.pause.here().is_some() {
+        return Err(
+            "nobody would be promoted: failover.priority is 0, the server is fenced by hand, or a pause is in force"
+                .to_owned(),
+        );
+    }
+    if let Some(lease) =
+        ensemble.lease.record().filter(|lease| lease.opened && !lease.released && lease.name != config.name)
+    {
+        return Err(format!(
+            "{} held the last lease and has not given it up: its server may take writes still; start its agent, or 'bootstrap' there",
+            lease.name
+        ));
+    }
     if let Some(channel) = facts.channel.as_ref().filter(|channel| channel.io == IoThread::Yes) {
         return Err(format!("this server replicates from {}, which lives: that one is the primary", channel.source));
     }
@@ -123,7 +137,18 @@ fn first(config: &Config, ensemble: &Ensemble, facts: &ServerFacts) -> Result<To
 
 /// Whether another server takes writes, or holds what this one does not.
 fn stands_in_the_way(agent: &AgentRecord, facts: &ServerFacts) -> Option<String> {
-    let server: &ServerRecord = agent.server.as_ref()?;
+    let Some(server): Option<&ServerRecord> = agent.server.as_ref() else {
+        return Some(format!(
+            "the agent of {} has not seen its server yet: wait for it, or stop that agent",
+            agent.name
+        ));
+    };
+    if let Some(source) = server.source.as_ref().filter(|source| source.io_running) {
+        let ours = source.server_uuid.as_deref() == Some(facts.server_uuid.as_str());
+        if !ours {
+            return Some(format!("the server of {} replicates from {}, which lives", agent.name, source.address));
+        }
+    }
     if server.writable {
         return Some(format!("the server of {} takes writes: make it read-only, or let it be the primary", agent.name));
     }

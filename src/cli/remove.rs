@@ -1,11 +1,10 @@
 //! `remove NAME`: a host that is gone for good is no longer counted on.
 //!
-//! A member of S may acknowledge as long as nobody has made certain that it cannot, so it leaves in the order of the design: the
-//! primary shuts it out by its own account ([`crate::core::rows::shut_out`]), and only then it can be removed. Whoever
-//! shares its account stays, and that is said.
-//!
-//! The account that is locked for it stays locked: with the record of it gone nobody unlocks it any more. Otherwise a host that
-//! thaws after all would acknowledge without being counted on.
+//! A member of S may acknowledge as long as nobody has made certain that it cannot, so it can be removed only after it has left S by
+//! its own agent's word. One that was shut out by its account is locked at one server alone: the next primary counts it in S again
+//! until it has shut it out itself ([`crate::core::rows::shut_out`]), for which it has to stay recorded. With that record gone a
+//! host that thaws after all, chained to the next primary, would acknowledge without being counted on. So it is refused; nothing waits
+//! for such a member.
 
 use super::exit::Exit;
 use super::session;
@@ -36,7 +35,7 @@ pub async fn remove(config: &Config, name: &str) -> (Exit, String) {
         }
         let write = Write { purpose: Purpose::Members, ops: removal(topology, &ensemble, name) };
         match tree.writer.commit(&write).await {
-            Outcome::Done { .. } => return (Exit::Done, removed(&topology.record, name)),
+            Outcome::Done { .. } => return (Exit::Done, format!("{name} is no member any more\n")),
             Outcome::Unknown { why } => {
                 return (Exit::Unknown, format!("no answer from ZooKeeper ({why}): see 'status', and remove again\n"));
             }
@@ -65,16 +64,20 @@ fn may_go(topology: &Seen<Topology>, ensemble: &Ensemble, name: &str) -> Result<
         return Err(format!("{name} is the primary"));
     }
     let durability = &record.durability;
-    if durability.mode == DurabilityMode::Async || !durability.sync.iter().any(|member| member == name) {
+    let counts = durability.sync.iter().any(|member| member == name);
+    if durability.mode == DurabilityMode::Async || (!counts && !durability.shut_out.contains_key(name)) {
         return Ok(());
     }
+    if !counts {
+        return Err(format!(
+            "{name} was shut out of the sync set by its account: that stays recorded, since the next primary has to shut it out as well. \
+             Nothing waits for it; another server can take its place by joining under its name"
+        ));
+    }
     Err(match own_accounts(record, &ensemble.agents, name) {
-        _ if durability.degraded => {
-            format!("{name} counts in the sync set, and the cluster is degraded: bring a replica back first")
-        }
         Ok(_) => format!(
-            "{name} still counts in the sync set: the primary shuts it out once its agent has been gone for longer than the session \
-             timeout and enough others acknowledge; try again when 'status' says so"
+            "{name} counts in the sync set; the primary shuts it out once its agent has been gone for longer than the session timeout and \
+             enough others acknowledge, and nothing waits for it then"
         ),
         Err(why) => format!(
             "{name} counts in the sync set and cannot be shut out ({why}): bring it back and 'leave' there, or give each host a \
@@ -86,23 +89,10 @@ fn may_go(topology: &Seen<Topology>, ensemble: &Ensemble, name: &str) -> Result<
 fn removal(topology: &Seen<Topology>, ensemble: &Ensemble, name: &str) -> Vec<Op> {
     let mut next = topology.record.clone();
     next.members.remove(name);
-    // First: what is kept of a member that was shut out goes with the record of that.
+    // Nobody is to unlock its account any more, should this cluster be `lossless` again.
     next.durability.shut_out.remove(name);
     next.durability.forget(name);
     let mut ops = vec![Op::set_topology(next, topology.version)];
     ops.extend(ensemble.master.here().map(|master| Op::Check(Path::Master, master.version)));
     ops
-}
-
-fn removed(topology: &Topology, name: &str) -> String {
-    let mut text = format!("{name} is no member any more\n");
-    if let Some(by) = topology.durability.shut_out.get(name) {
-        let users = topology.durability.accounts.get(name).cloned().unwrap_or_default();
-        text.push_str(&format!(
-            "its replication account {} stays locked on {}: drop it there (DROP USER)\n",
-            users.iter().map(|user| format!("'{user}'")).collect::<Vec<_>>().join(", "),
-            by.iter().cloned().collect::<Vec<_>>().join(", ")
-        ));
-    }
-    text
 }

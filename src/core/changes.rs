@@ -224,8 +224,13 @@ fn note_lives_at_claim(durability: &mut Durability, case: &Case<'_>) {
 fn note_own_incarnation(durability: &mut Durability, case: &Case<'_>) {
     let Some(facts) = case.facts() else { return };
     durability.incarnations.remove(case.me());
-    if durability.mode == DurabilityMode::Lossless && !facts.synced_commits {
-        durability.incarnations.insert(case.me().to_owned(), facts.life().to_owned());
+    if durability.mode == DurabilityMode::Async {
+        return;
+    }
+    if !facts.synced_commits {
+        durability.incarnations.insert(case.me().to_owned(), facts.life());
+    } else if facts.losses > 0 {
+        durability.incarnations.insert(case.me().to_owned(), Durability::any_boot(facts.losses));
     }
 }
 

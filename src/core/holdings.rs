@@ -29,7 +29,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Takes in a reading that was asked for at `asked` and names its life. What is missing that was there before.
+    /// Takes in a reading that was asked for at `asked` and notes the losses in it, which name its life ([`ServerFacts::life`]). What is missing that was there before.
     pub fn take(&mut self, facts: &mut ServerFacts, asked: Moment, now: Moment) -> Option<GtidSet> {
         let received = facts.received();
         let missing = self.most.subtract(&received);
@@ -42,16 +42,8 @@ impl Holdings {
         self.losses += u64::from(lost);
         self.taken = Some(now);
         self.uuid.clone_from(&facts.server_uuid);
-        if self.losses > 0 {
-            facts.incarnation = self.named(&facts.incarnation);
-        }
+        facts.losses = self.losses;
         lost.then_some(missing)
-    }
-
-    /// `boot/start/pid`: the boot is what a member is counted on in ([`ServerFacts::life`]).
-    fn named(&self, incarnation: &str) -> String {
-        let (boot, rest) = incarnation.split_once('/').unwrap_or((incarnation, ""));
-        format!("{boot}+{}/{rest}", self.losses)
     }
 
     /// How often it has held less than before.
@@ -94,7 +86,7 @@ mod tests {
             let at = holdings.taken.map_or(1, |taken| taken.0 + 1);
             let mut facts = facts(*last);
             holdings.take(&mut facts, Moment(at), Moment(at));
-            life = facts.life().to_owned();
+            life = facts.life();
         }
         life
     }

@@ -105,6 +105,9 @@ pub struct Terms {
     pub sync_replicas: u32,
 }
 
+/// Stands for whichever boot of a host in [`Durability::incarnations`].
+const ANY_BOOT: char = '*';
+
 /// The durability in force, recorded before it takes effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durability {
@@ -175,10 +178,22 @@ impl Durability {
             && (self.mode == DurabilityMode::Async || self.sync_replicas == terms.sync_replicas)
     }
 
-    /// Whether what this server holds in this life is certainly all that it has ever acknowledged (interleaving 7).
+    /// The entry of a server that is counted on in any boot of its host, as long as its data is not replaced once more.
+    #[must_use]
+    pub fn any_boot(losses: u64) -> String {
+        format!("{ANY_BOOT}+{losses}")
+    }
+
+    /// Whether what this server holds in this life is certainly all that it has ever acknowledged (interleaving 7). Without an entry
+    /// in any, but for one whose data was replaced: the last writer has none as long as its own never was.
     #[must_use]
     pub fn kept_all(&self, name: &str, incarnation: &str) -> bool {
-        self.incarnations.get(name).is_none_or(|known| known == incarnation)
+        let losses = |life: &str| life.rsplit_once('+').map(|(_, losses)| losses.to_owned());
+        match self.incarnations.get(name) {
+            None => losses(incarnation).is_none(),
+            Some(known) if known.starts_with(ANY_BOOT) => losses(known) == losses(incarnation),
+            Some(known) => known == incarnation,
+        }
     }
 
     /// This member counts in S no more. Who has locked its accounts stays recorded.

@@ -120,7 +120,9 @@ impl<'a> Question<'a> {
         if let Health::Failed { why, .. } = &self.server.health {
             return Err(why.clone());
         }
-        if facts.writable() { Ok(decision.outcome.detail.clone()) } else { Err("the server is read-only".to_owned()) }
+        // `read_only` alone refuses clients' writes, whatever our own account may do.
+        let writable = facts.writable() && !facts.read_only;
+        if writable { Ok(decision.outcome.detail.clone()) } else { Err("the server is read-only".to_owned()) }
     }
 
     /// This server is a replica that may be read from, as `topology` would call it `READ`, and as `wish` wants it.

@@ -396,6 +396,8 @@ pub struct ServerFacts {
     pub replicas: Vec<String>,
     /// The life of this server: boot id and mysqld's start.
     pub incarnation: String,
+    /// How often this server has held less than it had shown before ([`super::holdings`]).
+    pub losses: u64,
     /// `@@relay_log_recovery`: each start throws away what was received and not applied.
     pub relay_log_recovery: bool,
     /// `sync_binlog` and `innodb_flush_log_at_trx_commit` are 1: a crash of the host loses no commit.
@@ -471,10 +473,15 @@ impl ServerFacts {
     /// Nothing syncs a relay log before the acknowledgement, so a new boot may have lost its tail. What the kernel has been given
     /// outlives mysqld, so its restart alone loses nothing, unless it is told to throw relay logs away.
     #[must_use]
-    pub fn life(&self) -> &str {
-        match self.incarnation.split_once('/') {
+    /// And data that was replaced is another life in either case: `+` and how often.
+    pub fn life(&self) -> String {
+        let host_or_process = match self.incarnation.split_once('/') {
             Some((boot, _)) if !self.relay_log_recovery => boot,
             _ => &self.incarnation,
+        };
+        match self.losses {
+            0 => host_or_process.to_owned(),
+            losses => format!("{host_or_process}+{losses}"),
         }
     }
 

@@ -144,6 +144,7 @@ impl Reader {
             server_uuid: globals.text_or_empty("server_uuid"),
             server_id: globals.number("server_id").and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
             version: globals.text_or_empty("version"),
+            losses: 0,
             read_only: globals.is_on("read_only"),
             super_read_only: globals.is_on("super_read_only"),
             offline_mode: globals.is_on("offline_mode"),

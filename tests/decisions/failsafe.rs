@@ -132,7 +132,7 @@ fn on_acknowledgements(case: Add<'_>) {
         "writable_without_lease",
         "Fence",
         "the lease is found lost, and ZooKeeper is lost before anything is read",
-        { lost_again().with(|w| w.memory.had_lease = true) },
+        lost_again().with(|w| w.memory.had_lease = true),
     );
     case("S5", "no_zookeeper", "", "the same without ever having held one: perhaps a second agent", lost_again());
     let read_only = outage().with(|w| w.facts().super_read_only = true);

@@ -287,6 +287,7 @@ fn facts(name: &str) -> ServerFacts {
         server_uuid: uuid(name),
         server_id: 1,
         version: "9.7.0".into(),
+        losses: 0,
         read_only: replicates,
         super_read_only: replicates,
         offline_mode: false,

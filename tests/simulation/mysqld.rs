@@ -299,6 +299,7 @@ impl Mysqld {
             server_uuid: uuid(self.id),
             server_id: 1,
             version: "9.7.0".into(),
+            losses: 0,
             // The variable reads ON while the statement still waits for commits.
             read_only: self.super_read_only || self.closing,
             super_read_only: self.super_read_only || self.closing,

@@ -277,18 +277,22 @@ pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let topology = primary(case)?;
     let durability = &topology.record.durability;
     let (_, granted) = case.connected()?;
-    if durability.degraded {
-        return None;
-    }
     let elsewhere = rooms::enough_elsewhere(case, memory);
     let left_out = |name: &str| elsewhere && case.in_our_room(name);
     // One that follows and receives nothing would be asked and taken back in turn for ever (found by a live test).
-    let comes_back = |name: &&String| follower(case, name).is_some_and(changes::receives) && !left_out(name);
+    // Where its account is locked here it cannot receive before it counts again: then it is let in.
+    let locked = |name: &str| durability.shut_out.get(name).is_some_and(|by| by.contains(case.me()));
+    let receives = |name: &str| follower(case, name).is_some_and(|agent| locked(name) || changes::receives(agent));
+    // Also while degraded: otherwise nobody would be left to be restored with.
+    let comes_back = |name: &&String| receives(name) && !left_out(name);
     if let Some(back) = durability.retiring.iter().find(comes_back) {
         let mut next = durability.clone();
         next.retiring.retain(|name| name != back);
         memory.missed.remove(back);
         return Some(record(topology, next, Vec::new(), format!("{back} follows again and stays in the sync set")));
+    }
+    if durability.degraded {
+        return None;
     }
     for name in &durability.sync {
         if counts(case, name) {

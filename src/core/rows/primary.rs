@@ -397,7 +397,11 @@ pub fn read_only_primary(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome
     let (topology, _) = holder(case)?;
     let facts = case.facts()?;
     let named = is_published(case, &topology.record) || kept_read_only(&topology.record);
-    if !named || case.writable() || !case.healthy() || memory.switch.is_some() {
+    if !named || case.writable() || !case.healthy() {
+        return None;
+    }
+    // A switch has made it so, or is about to.
+    if memory.switch.as_ref().is_some_and(|switch| switch.closing.is_some()) {
         return None;
     }
     let restarted = memory.opened_incarnation.as_ref().is_some_and(|life| *life != facts.incarnation);

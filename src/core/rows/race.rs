@@ -337,7 +337,7 @@ fn own_vote(case: &Case<'_>, memory: &Memory, facts: &ServerFacts, priority: u32
         received: facts.received(),
         priority,
         topology_version: case.topology()?.version,
-        incarnation: facts.life().to_owned(),
+        incarnation: facts.life(),
         frozen: true,
         frozen_ms: failsafe::milliseconds(failsafe::frozen_for(case, memory)),
     })

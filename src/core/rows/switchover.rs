@@ -153,6 +153,11 @@ pub fn consider(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     if switch.closing.is_some() {
         return None;
     }
+    // Not by this switch: restarted, fenced, or by hand. It is opened or reported (row P6), and nothing is waited for meanwhile.
+    if !case.writable() {
+        let why = format!("the server of {} is read-only at this moment", case.me());
+        return Some(refuse(case, memory, request, why));
+    }
     if let Some(why) = unfit(case, &topology.record, &wanted.to) {
         return Some(refuse(case, memory, request, why));
     }
