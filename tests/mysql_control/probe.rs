@@ -234,7 +234,7 @@ async fn a_wrong_password_is_reported_and_no_failure() {
 async fn a_revoked_privilege_is_reported_and_no_failure() {
     let server = primary().await;
     let mut prober = prober(&server);
-    let revoke = "REVOKE INSERT, DELETE, UPDATE ON mysql_ha.* FROM agent";
+    let revoke = "REVOKE INSERT, DELETE, UPDATE ON mysql_ha.* FROM mysql_ha_agent";
     server.root_runs(&[revoke]).await;
     let shown = outcome(&mut prober, LONG).await;
     assert!(matches!(shown, Outcome::Refused { .. }), "{shown:?}");

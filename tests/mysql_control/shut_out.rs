@@ -99,10 +99,10 @@ async fn what_cannot_be_made_certain_fails() {
     assert!(missing.contains("no account 'nobody'"), "{missing}");
     let own = shut_out(&server, &["agent"]).await.unwrap_err().to_string();
     assert!(own.contains("mysql.user"), "{own}");
-    server.root_runs(&["REVOKE CREATE USER ON *.* FROM agent"]).await;
+    server.root_runs(&["REVOKE CREATE USER ON *.* FROM mysql_ha_agent"]).await;
     assert!(shut_out(&server, &["repl"]).await.is_err());
     assert_eq!(server.value(LOCKED).await, "0");
-    server.root_runs(&["GRANT CREATE USER ON *.* TO agent", "SET GLOBAL super_read_only=ON"]).await;
+    server.root_runs(&["GRANT CREATE USER ON *.* TO mysql_ha_agent", "SET GLOBAL super_read_only=ON"]).await;
     assert!(shut_out(&server, &["repl"]).await.is_err(), "a read-only server takes no account statement");
 }
 
