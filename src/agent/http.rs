@@ -88,7 +88,7 @@ fn handler(
         let server = shared.server.get();
         let ages = {
             let own = shared.own.borrow();
-            clock::ages(own.renew_interval + own.op_timeout * 3)
+            clock::ages(own.renew_interval, own.op_timeout)
         };
         let known = Known {
             sight: sight.as_deref(),

@@ -36,7 +36,8 @@ impl Noting {
         let state_dir = self.state_dir.clone();
         let mut noted = spawn_blocking(move || rewind::last_seen(&state_dir).unwrap_or(None)).await.unwrap_or(None);
         let mut changes = self.shared.server.changes();
-        let mut looked_at = None;
+        // A look at the disk for each reading would be a tenth of what the agent needs at rest.
+        let mut known: Option<(String, FileId)> = None;
         while changes.changed().await.is_ok() {
             let facts = changes.borrow_and_update().facts.as_ref().map(|(facts, _)| facts.clone());
             let Some(mysqld) = self.mysqld.borrow().clone() else { continue };
@@ -44,24 +45,15 @@ impl Noting {
             let Some(facts) = facts.filter(|facts| facts.incarnation == mysqld.incarnation(&own.boot_id)) else {
                 continue;
             };
+            if known.as_ref().is_none_or(|(incarnation, _)| *incarnation != facts.incarnation) {
+                known = life(&facts, mysqld).await.map(|life| (facts.incarnation.clone(), life));
+            }
+            let Some((_, life)) = &known else { continue };
             let topology = self.ensemble.borrow().topology.record().cloned();
             let primary =
                 self.shared.decision.borrow().as_ref().is_some_and(|decision| decision.outcome.role == Role::Primary);
-            // Readings come several times a second, and a look at the disk for each would be a tenth of what the agent needs at rest.
-            let asked = Some((
-                (facts.incarnation.clone(), facts.server_uuid.clone(), facts.files.clone()),
-                (facts.semi_sync.waits_for_any(), facts.synced_commits, facts.replicas.clone()),
-                (topology.clone(), primary),
-            ));
-            if looked_at == asked {
-                continue;
-            }
-            let Some(life) = life(&facts, mysqld).await else { continue };
-            let seen = last_seen(&own.name, &own.cluster, &facts, life, topology.as_ref(), primary, noted.as_ref());
-            let Some(seen) = seen.filter(|seen| noted.as_ref() != Some(seen)) else {
-                looked_at = asked;
-                continue;
-            };
+            let seen = last_seen(&own.name, &own.cluster, &facts, *life, topology.as_ref(), primary, noted.as_ref());
+            let Some(seen) = seen.filter(|seen| noted.as_ref() != Some(seen)) else { continue };
             let (state_dir, written) = (self.state_dir.clone(), seen.clone());
             match spawn_blocking(move || rewind::note_last_seen(&state_dir, &written)).await {
                 Ok(Ok(())) => noted = Some(seen),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::exit::Exit;
+use super::exit::{Exit, refused};
 use super::session::{self, Tree};
 use crate::agent::run::own_target;
 use crate::config::Config;
@@ -27,10 +27,6 @@ use crate::zookeeper::writer::Outcome;
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long the agent may take to make the server the primary: a lease of before may have to run out first.
 const TAKES_OVER: Duration = Duration::from_secs(60);
-
-fn refused(why: impl Into<String>) -> (Exit, String) {
-    (Exit::Refused, format!("refused, nothing was touched: {}\n", why.into()))
-}
 
 /// Makes this host's server the primary of a cluster that has none; the answer for people and the exit code.
 pub async fn bootstrap(config: &Config) -> (Exit, String) {
@@ -58,11 +54,7 @@ async fn begun(config: &Config) -> Result<String, (Exit, String)> {
 
 async fn read(config: &Config) -> Result<ServerFacts, (Exit, String)> {
     let mut line = Line::new(own_target(config));
-    let reading = match line.open(LIMIT).await {
-        Ok(connection) => facts::Reader::new(&config.heartbeat.schema).read(connection, "bootstrap", LIMIT).await,
-        Err(fault) => Err(fault),
-    };
-    match reading {
+    match facts::once(&mut line, &config.heartbeat.schema, LIMIT).await {
         Ok(Reading::Facts(facts)) => Ok(*facts),
         Ok(Reading::Unsupported(why)) => Err(refused(why)),
         Err(fault) => Err((Exit::MysqlUnreachable, format!("{fault}\n"))),

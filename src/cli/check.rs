@@ -181,11 +181,7 @@ fn guard(config: &Config, report: &mut Report) {
 async fn mysql(config: &Config, report: &mut Report) -> Option<ServerFacts> {
     let target = own_target(config);
     let mut line = Line::new(target.clone());
-    let reading = match line.open(LIMIT).await {
-        Ok(connection) => facts::Reader::new(&config.heartbeat.schema).read(connection, "check", LIMIT).await,
-        Err(fault) => Err(fault),
-    };
-    match reading {
+    match facts::once(&mut line, &config.heartbeat.schema, LIMIT).await {
         Ok(Reading::Facts(facts)) => {
             report.must("mysql-connection", true, format!("MySQL {} answers at {}", facts.version, target.place()), "");
             settings::settings(config, &mut line, report, &facts).await;

@@ -36,6 +36,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// A verb's end where a safety rule has refused it before anything was touched.
+#[must_use]
+pub fn refused(why: impl Into<String>) -> (Exit, String) {
+    (Exit::Refused, format!("refused, nothing was touched: {}\n", why.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

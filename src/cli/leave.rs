@@ -13,7 +13,7 @@
 use std::fs;
 use std::time::Duration;
 
-use super::exit::Exit;
+use super::exit::{Exit, refused};
 use super::session::{self, Tree};
 use crate::agent::run::own_target;
 use crate::config::Config;
@@ -32,10 +32,6 @@ use crate::zookeeper::writer::Outcome;
 const LIMIT: Duration = Duration::from_secs(5);
 
 type End = (Exit, String);
-
-fn refused(why: impl Into<String>) -> End {
-    (Exit::Refused, format!("refused, nothing was touched: {}\n", why.into()))
-}
 
 fn mysql(error: impl std::fmt::Display) -> End {
     (Exit::MysqlUnreachable, format!("{error}\n"))

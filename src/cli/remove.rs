@@ -6,7 +6,7 @@
 //! host that thaws after all, chained to the next primary, would acknowledge without being counted on. So it is refused; nothing waits
 //! for such a member.
 
-use super::exit::Exit;
+use super::exit::{Exit, refused};
 use super::session;
 use crate::config::Config;
 use crate::core::action::{Op, Path, Purpose, Write};
@@ -14,10 +14,6 @@ use crate::core::records::{DurabilityMode, Topology};
 use crate::core::rows::shut_out::own_accounts;
 use crate::core::view::{Ensemble, Seen};
 use crate::zookeeper::writer::Outcome;
-
-fn refused(why: impl Into<String>) -> (Exit, String) {
-    (Exit::Refused, format!("refused, nothing was touched: {}\n", why.into()))
-}
 
 /// Removes; the answer for people and the exit code.
 pub async fn remove(config: &Config, name: &str) -> (Exit, String) {

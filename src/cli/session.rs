@@ -111,10 +111,10 @@ impl Tree {
     }
 }
 
-/// How old is what hosts have written, as of now: an agent writes its record with each renewal.
+/// How old is what hosts have written, as of now.
 #[must_use]
 pub fn ages(config: &Config) -> Ages {
-    clock::ages(config.zookeeper.renew_interval + config.zookeeper.op_timeout * 3)
+    clock::ages(config.zookeeper.renew_interval, config.zookeeper.op_timeout)
 }
 
 #[cfg(test)]

@@ -75,8 +75,7 @@ pub fn quorum_missing(counted: &[Lock<'_>], durability: &Durability, last_writer
             "acknowledged writes may be on the last primary alone (degraded, or no replica acknowledges)".to_owned(),
         );
     }
-    let k = usize::try_from(durability.k()).unwrap_or(usize::MAX);
-    let needed = (durability.sync.len() + 1).saturating_sub(k).max(1);
+    let needed = durability.votes_needed();
     let have = durability.sync.iter().filter(|name| counts(name)).count();
     if have >= needed {
         return None;

@@ -113,9 +113,7 @@ fn enough_votes(case: &Case<'_>, topology: &Topology) -> bool {
         let server = agent.and_then(|agent| agent.server.as_ref()).filter(|server| server.healthy);
         server.is_some_and(|server| durability.kept_all(name, server.incarnation.as_deref().unwrap_or_default()))
     };
-    let k = usize::try_from(durability.k()).unwrap_or(usize::MAX);
-    let needed = (durability.sync.len() + 1).saturating_sub(k).max(1);
-    durability.sync.iter().filter(votes).count() >= needed
+    durability.sync.iter().filter(votes).count() >= durability.votes_needed()
 }
 
 /// How many members of S acknowledge to this primary at this moment, as their agents say and as its own reading shows them

@@ -171,6 +171,19 @@ impl Durability {
         u32::try_from(members).is_ok_and(|members| members >= self.k())
     }
 
+    /// How many members of S have to vote for a promotion: a commit waited for k of them, so of any |S| − k + 1 one holds it.
+    #[must_use]
+    pub fn votes_needed(&self) -> usize {
+        let k = usize::try_from(self.k()).unwrap_or(usize::MAX);
+        (self.sync.len() + 1).saturating_sub(k).max(1)
+    }
+
+    /// Whether the accounts of this member are locked at that server, or are about to be.
+    #[must_use]
+    pub fn is_locked_at(&self, member: &str, server: &str) -> bool {
+        self.shut_out.get(member).is_some_and(|by| by.contains(server))
+    }
+
     /// Whether what a file asks for is in force: without semi-sync the number of acknowledgements says nothing.
     #[must_use]
     pub fn is_as(&self, terms: &Terms) -> bool {

@@ -31,10 +31,10 @@ pub fn between(earlier: &Wall, later: &Wall) -> Option<Duration> {
     Duration::try_from(later.duration_since(earlier)).ok()
 }
 
-/// How old is what hosts have written, as of now. `lives_within`: see [`Ages::lives_within`].
+/// How old is what hosts have written, as of now. An agent writes its record with each renewal, which takes three calls at the most.
 #[must_use]
-pub fn ages(lives_within: Duration) -> Ages {
-    Ages { now: wall(), between, lives_within }
+pub fn ages(renew_interval: Duration, op_timeout: Duration) -> Ages {
+    Ages { now: wall(), between, lives_within: renew_interval + op_timeout * 3 }
 }
 
 /// The present boot of this host, a UUID that changes with every boot.

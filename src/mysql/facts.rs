@@ -13,7 +13,7 @@ use crate::core::gtid::GtidSet;
 use crate::core::rewind::ServerFiles;
 use crate::core::view::{Channel, IoThread, SemiSync, SemiSyncReplica, SemiSyncSource, ServerFacts};
 
-use super::connect::{Connection, Row, identifier};
+use super::connect::{Connection, Line, Row, identifier};
 use super::fault::{Fault, code};
 use super::wording::{Flavor, SemiSync as Generation};
 
@@ -72,6 +72,14 @@ struct Settings {
     files: Option<ServerFiles>,
     source_side: Option<Generation>,
     replica_side: Option<Generation>,
+}
+
+/// One complete reading for a verb, which knows nothing of the life of mysqld.
+///
+/// # Errors
+/// See [`Fault`].
+pub async fn once(line: &mut Line, schema: &str, limit: Duration) -> Result<Reading, Fault> {
+    Reader::new(schema).read(line.open(limit).await?, "", limit).await
 }
 
 impl Reader {

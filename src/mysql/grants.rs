@@ -37,14 +37,21 @@ pub struct Grants(Vec<Grant>);
 /// # Errors
 /// See [`Fault`].
 pub async fn of_session(line: &mut Line, limit: Duration) -> Result<Grants, Fault> {
-    let roles = line.row("SELECT CURRENT_ROLE() AS roles", limit).await?.text_or_empty("roles");
-    let sql = match roles.as_str() {
-        "NONE" | "" => "SHOW GRANTS FOR CURRENT_USER()".to_owned(),
-        // Quoted by the server itself, as an account name is written.
-        roles => format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}"),
+    let sql = match active_roles(line, limit).await? {
+        None => "SHOW GRANTS FOR CURRENT_USER()".to_owned(),
+        Some(roles) => format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}"),
     };
     let rows = line.rows(&sql, limit).await?;
     Ok(Grants::of(rows.iter().filter_map(Row::first_text)))
+}
+
+/// The roles that are active in the session, quoted by the server itself, as account names are written; none where none is.
+///
+/// # Errors
+/// See [`Fault`].
+pub async fn active_roles(line: &mut Line, limit: Duration) -> Result<Option<String>, Fault> {
+    let roles = line.row("SELECT CURRENT_ROLE() AS roles", limit).await?.text_or_empty("roles");
+    Ok(Some(roles).filter(|roles| !matches!(roles.as_str(), "NONE" | "")))
 }
 
 impl Grants {

@@ -131,8 +131,7 @@ pub(super) fn replication_accounts(config: &Config, report: &mut Report, ensembl
 pub(super) async fn left_locked(config: &Config, report: &mut Report, ensemble: &Ensemble) {
     let Ok(locked) = accounts::locked_for_members(&mut Line::new(own_target(config)), LIMIT).await else { return };
     let recorded = |member: &str| {
-        let by = ensemble.topology.record().and_then(|topology| topology.durability.shut_out.get(member));
-        by.is_some_and(|by| by.contains(&config.name))
+        ensemble.topology.record().is_some_and(|topology| topology.durability.is_locked_at(member, &config.name))
     };
     let left: Vec<String> =
         locked.into_iter().filter(|(_, member)| !recorded(member)).map(|(account, _)| account).collect();

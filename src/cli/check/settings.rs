@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::core::records::DurabilityMode;
 use crate::core::view::ServerFacts;
 use crate::mysql::connect::{Line, Row};
+use crate::mysql::grants;
 
 const SETTINGS: &str = "SELECT @@global.sync_binlog AS sync_binlog, @@global.innodb_flush_log_at_trx_commit AS flush, \
     @@global.relay_log_recovery AS relay_log_recovery, @@global.replica_net_timeout AS net_timeout, \
@@ -139,16 +140,11 @@ async fn active_role(line: &mut Line, report: &mut Report) {
     const RULE: &str = "active-role";
     const MEND: &str = "run packaging/grants.sql on the primary and restart the agents: without it a server where an account statement \
                         (CREATE USER, GRANT) waits for an acknowledgement is taken for one that does not answer, and killed";
-    match line.row("SELECT CURRENT_ROLE() AS role", LIMIT).await {
-        Ok(row) => {
-            let role = row.text_or_empty("role");
-            let active = role != "NONE";
-            let found = match active {
-                true => format!("the agent's sessions have the role {role} with them"),
-                false => "the agent's privileges are granted to its account alone".to_owned(),
-            };
-            report.should(RULE, active, found, MEND);
+    match grants::active_roles(line, LIMIT).await {
+        Ok(Some(roles)) => {
+            report.should(RULE, true, format!("the agent's sessions have the role {roles} with them"), MEND)
         }
+        Ok(None) => report.should(RULE, false, "the agent's privileges are granted to its account alone", MEND),
         Err(fault) => report.should(RULE, false, fault.to_string(), MEND),
     }
 }

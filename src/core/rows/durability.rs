@@ -281,7 +281,7 @@ pub fn retire(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let left_out = |name: &str| elsewhere && case.in_our_room(name);
     // One that follows and receives nothing would be asked and taken back in turn for ever (found by a live test).
     // Where its account is locked here it cannot receive before it counts again: then it is let in.
-    let locked = |name: &str| durability.shut_out.get(name).is_some_and(|by| by.contains(case.me()));
+    let locked = |name: &str| durability.is_locked_at(name, case.me());
     let receives = |name: &str| follower(case, name).is_some_and(|agent| locked(name) || changes::receives(agent));
     // Also while degraded: otherwise nobody would be left to be restored with.
     let comes_back = |name: &&String| receives(name) && !left_out(name);

@@ -232,8 +232,8 @@ pub fn broken(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
     let primary = primary(case)?;
     let channel = case.facts()?.channel.as_ref()?;
     let mut text = what_is_broken(channel)?;
-    let by = &case.topology()?.record.durability.shut_out;
-    if channel.io != IoThread::Yes && by.get(case.me()).is_some_and(|by| by.contains(&primary.name)) {
+    let durability = &case.topology()?.record.durability;
+    if channel.io != IoThread::Yes && durability.is_locked_at(case.me(), &primary.name) {
         text = format!(
             "was shut out while its agent was gone: {} unlocks its replication account as soon as it sees this agent ({text})",
             primary.name

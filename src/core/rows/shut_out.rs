@@ -155,7 +155,7 @@ pub fn shut_out(case: &Case<'_>, memory: &mut Memory) -> Option<Outcome> {
         memory.shutting_out = None;
         return None;
     };
-    if !durability.shut_out.get(name).is_some_and(|by| by.contains(case.me())) {
+    if !durability.is_locked_at(name, case.me()) {
         let mut next = durability.clone();
         next.shut_out.entry(name.clone()).or_default().insert(case.me().to_owned());
         let text = format!("{name} is to be shut out: recorded before its account is locked");
